@@ -1,0 +1,374 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/keyjanitor/keyjanitor/jobs"
+)
+
+const (
+	lineWidth   = 100 // a terminal of which half is not wasted
+	keyWidth    = 60  // where other columns leave that much
+	keyNarrow   = 20  // where they do not, the line gets longer
+	hostWidth   = 28
+	nodeWidth   = 21 // 255.255.255.255:65535
+	manyShards  = 20 // more are summarised
+	topPrefixes = 15
+	topElements = 20
+)
+
+// table writes one run for a person. Errors of w are the caller's to see: it
+// hands in a buffered writer.
+func table(w io.Writer, s *jobs.Summary) {
+	fmt.Fprintln(w, headline(s))
+	fmt.Fprintln(w, counts(s))
+	shards(w, s.Shards)
+	findings(w, s)
+	groups(w, "TYPE", s.Types, len(s.Types))
+	groups(w, "PREFIX", s.Prefixes, topPrefixes)
+	groups(w, "TTL", s.TTL, len(s.TTL))
+	groups(w, "SIZE OF A KEY", s.Sizes, len(s.Sizes))
+	if s.ActSummary != nil {
+		acts(w, s.ActSummary)
+	}
+	remarks(w, s)
+}
+
+// headline says what was run, on what, and whether to believe it is whole.
+func headline(s *jobs.Summary) string {
+	what := map[string]string{"scan": "Scan", "report": "Report", "execute": "Run"}[s.Mode]
+	if what == "" {
+		what = s.Mode
+	}
+	if s.Job != "" {
+		what += " of job " + s.Job
+	}
+	state := "complete"
+	if !s.Complete {
+		state = "NOT COMPLETE"
+	}
+	line := fmt.Sprintf("%s on %s: %s", printable(what), printable(s.Target), state)
+	if !s.Started.IsZero() {
+		line += fmt.Sprintf(", took %s, started %s", duration(s.Finished.Sub(s.Started)),
+			s.Started.Format("2006-01-02 15:04:05 MST"))
+	}
+	if s.Mode == "report" {
+		line += "\nNothing was changed: this is what the run would do."
+	}
+	return line
+}
+
+func counts(s *jobs.Summary) string {
+	line := fmt.Sprintf("%s scanned on %s, %s matched", plural(s.KeysScanned, "key"),
+		plural(int64(len(s.Shards)), "shard"), humanize.Comma(s.KeysMatched))
+	if s.BytesMatched > 0 {
+		line += ", about " + size(s.BytesMatched)
+	}
+	return line
+}
+
+func shards(w io.Writer, all []jobs.ShardSummary) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	if len(all) > manyShards {
+		totals := make([]int64, len(all))
+		unfinished := 0
+		for i, sh := range all {
+			totals[i] = sh.KeysTotal
+			if sh.Error != "" {
+				unfinished++
+			}
+		}
+		slices.Sort(totals)
+		fmt.Fprintf(w, "Keys per shard: %s in the smallest, %s in the median, %s in the largest.\n",
+			humanize.Comma(totals[0]), humanize.Comma(totals[len(totals)/2]), humanize.Comma(totals[len(totals)-1]))
+		if unfinished > 0 {
+			fmt.Fprintf(w, "%s failed: see below.\n", plural(int64(unfinished), "shard"))
+		}
+		return
+	}
+	cols := make([]column, 6)
+	for i, title := range []string{"SHARD", "ADDRESS", "DB", "SERVER", "KEYS", "SCANNED"} {
+		cols[i] = column{title: title, right: i == 2 || i > 3}
+	}
+	for _, sh := range all {
+		server := text(sh.Server)
+		if sh.Role != "" && sh.Role != "master" && sh.Role != "primary" {
+			server += ", " + printable(sh.Role)
+		}
+		for i, cell := range []string{
+			host(sh.ID, hostWidth), host(sh.Addr, hostWidth), strconv.Itoa(sh.DB), server,
+			humanize.Comma(sh.KeysTotal), humanize.Comma(sh.KeysScanned),
+		} {
+			cols[i].cells = append(cols[i].cells, cell)
+		}
+	}
+	if slices.Equal(cols[0].cells, cols[1].cells) {
+		cols = cols[1:]
+	}
+	grid(w, cols, nil)
+}
+
+func findings(w io.Writer, s *jobs.Summary) {
+	if len(s.Findings) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	if s.KeysMatched > int64(len(s.Findings)) {
+		fmt.Fprintf(w, "%s of %s matched:\n", humanize.Comma(int64(len(s.Findings))), humanize.Comma(s.KeysMatched))
+		findingGrid(w, s, s.Findings)
+		if len(s.TopElements) > 0 {
+			top := s.TopElements[:min(topElements, len(s.TopElements))]
+			fmt.Fprintf(w, "\nMost elements:\n")
+			findingGrid(w, s, top)
+		}
+		return
+	}
+	findingGrid(w, s, s.Findings)
+}
+
+// findingGrid writes findings with the key as the last column: it is the only
+// one whose width nobody can foresee.
+func findingGrid(w io.Writer, s *jobs.Summary, fs []jobs.Finding) {
+	var (
+		addrs    = map[string]string{}
+		distinct = map[string]bool{}
+		act      = s.ActSummary != nil
+		slots    bool
+		dbs      bool
+	)
+	for _, sh := range s.Shards {
+		addrs[sh.ID] = sh.Addr
+		distinct[sh.Addr] = true
+	}
+	for _, f := range fs {
+		slots = slots || f.Slot != nil
+		dbs = dbs || f.DB != 0
+	}
+	node := func(f jobs.Finding) string {
+		if addr := addrs[f.Shard]; addr != "" {
+			return host(addr, nodeWidth)
+		}
+		return host(f.Shard, nodeWidth)
+	}
+
+	var cols []column
+	add := func(when, right, optional bool, title string, cell func(jobs.Finding) string) {
+		if !when {
+			return
+		}
+		c := column{title: title, right: right, optional: optional}
+		for _, f := range fs {
+			c.cells = append(c.cells, cell(f))
+		}
+		cols = append(cols, c)
+	}
+	add(true, true, false, "SIZE", func(f jobs.Finding) string { return known(f.Bytes, size) })
+	add(true, true, false, "ELEMENTS", func(f jobs.Finding) string { return known(f.Elements, humanize.Comma) })
+	add(true, false, false, "TYPE", func(f jobs.Finding) string { return text(f.Type) })
+	add(true, true, false, "TTL", func(f jobs.Finding) string { return known(f.TTLMillis, ttl) })
+	add(len(distinct) > 1 || slots, false, false, "NODE", node)
+	add(dbs, true, false, "DB", func(f jobs.Finding) string { return strconv.Itoa(f.DB) })
+	add(slots, true, false, "SLOT", func(f jobs.Finding) string { return known(f.Slot, strconv.Itoa) })
+	add(act, false, false, "OUTCOME", outcome)
+	add(s.Mode == "execute", true, true, "BATCHES", func(f jobs.Finding) string { return humanize.Comma(f.Batches) })
+	add(s.Mode == "execute", true, true, "SLOWEST", func(f jobs.Finding) string { return known(f.SlowestMillis, slowest) })
+
+	room := lineWidth
+	for _, c := range cols {
+		room -= c.width() + len(gap)
+	}
+	cols = slices.DeleteFunc(cols, func(c column) bool {
+		drop := c.optional && room < keyWidth/2
+		if drop {
+			room += c.width() + len(gap)
+		}
+		return drop
+	})
+	room = min(keyWidth, max(keyNarrow, room))
+	add(true, false, false, "KEY", func(f jobs.Finding) string { return quoted(f.Name, room) })
+
+	grid(w, cols, func(row int) []string {
+		lines := wrap(fs[row].Reason, lineWidth-6)
+		for i := range lines {
+			lines[i] = "      " + lines[i]
+		}
+		return lines
+	})
+}
+
+// outcome says what became of a key, and how, where that does not say it.
+func outcome(f jobs.Finding) string {
+	o, m := printable(f.Outcome), printable(f.Method)
+	switch {
+	case o == "":
+		return "-"
+	case o == "would_act":
+		if m == "" {
+			m = "act"
+		}
+		return "would " + m
+	case m == "" || strings.HasPrefix(o, m): // unlinked by unlink
+		return o
+	}
+	return o + " (" + m + ")"
+}
+
+func groups(w io.Writer, title string, gs []jobs.Group, limit int) {
+	if len(gs) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	// Numbers first: a prefix may be of any width.
+	cols := []column{
+		{title: "KEYS", right: true}, {title: "SIZE", right: true}, {title: "NO TTL", right: true}, {title: title},
+	}
+	rows := gs[:min(limit, len(gs))]
+	for _, g := range rows {
+		name := printable(g.Type + g.Band)
+		if name == "" {
+			name = quoted(g.Prefix, keyWidth)
+		}
+		bytes := "-" // no key takes 0 bytes
+		if g.Bytes > 0 {
+			bytes = size(g.Bytes)
+		}
+		for i, cell := range []string{humanize.Comma(g.Keys), bytes, humanize.Comma(g.NoTTL), name} {
+			cols[i].cells = append(cols[i].cells, cell)
+		}
+	}
+	if title != "TYPE" && title != "PREFIX" {
+		cols = slices.Delete(cols, 2, 3)
+	}
+	grid(w, cols, nil)
+	if more := len(gs) - len(rows); more > 0 {
+		fmt.Fprintf(w, "… and %s more\n", humanize.Comma(int64(more)))
+	}
+}
+
+func acts(w io.Writer, a *jobs.ActSummary) {
+	o := a.Outcomes
+	var parts []string
+	for _, p := range []struct {
+		n    int64
+		what string
+	}{
+		{o.WouldAct, "would be acted on"},
+		{o.Unlinked, "unlinked"}, {o.Deleted, "deleted"}, {o.Drained, "drained"}, {o.Trashed, "moved to the trash"},
+		{o.Trimmed, "trimmed"}, {o.Expired, "given a TTL"}, {o.Finished, "left by an earlier run and finished"},
+		{o.Gone, "gone meanwhile"}, {o.Changed, "changed meanwhile"}, {o.Protected, "protected"}, {o.Failed, "FAILED"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, humanize.Comma(p.n)+" "+p.what)
+		}
+	}
+	if parts == nil {
+		parts = []string{"none"}
+	}
+	fmt.Fprintln(w)
+	item(w, "Keys", strings.Join(parts, ", "))
+	if a.ElementsRemoved > 0 {
+		item(w, "Elements removed", humanize.Comma(a.ElementsRemoved))
+	}
+	if a.BytesReleased > 0 {
+		item(w, "Memory released", "about "+size(a.BytesReleased)+" (estimate)")
+	}
+	for _, h := range a.Holds {
+		item(w, "Held "+duration(time.Duration(h.Seconds*float64(time.Second))), h.Reason)
+	}
+	if a.StoppedBy != "" {
+		item(w, "Stopped by", a.StoppedBy)
+	}
+}
+
+// remarks come last, where a person's eyes rest when the run is over.
+func remarks(w io.Writer, s *jobs.Summary) {
+	if len(s.Notes) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, n := range s.Notes {
+		item(w, "Note", n)
+	}
+	first := true
+	fail := func(what string) {
+		if first {
+			fmt.Fprintln(w)
+		}
+		first = false
+		item(w, "Error", what)
+	}
+	for _, sh := range s.Shards {
+		if sh.Error != "" {
+			fail("shard " + sh.ID + ": " + sh.Error)
+		}
+	}
+	if s.Error != "" {
+		fail(s.Error)
+	}
+}
+
+// item writes "name: text", wrapped, later lines indented.
+func item(w io.Writer, name, text string) {
+	for i, line := range wrap(name+": "+text, lineWidth-2) {
+		if i > 0 {
+			line = "  " + line
+		}
+		fmt.Fprintln(w, line)
+	}
+}
+
+func plural(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return humanize.Comma(n) + " " + noun
+}
+
+func size(n int64) string { return humanize.IBytes(uint64(max(0, n))) }
+
+func ttl(ms int64) string {
+	switch {
+	case ms < 0:
+		return "none"
+	case ms > math.MaxInt64/int64(time.Millisecond): // past what a Duration holds, 292 years
+		return "292y+"
+	}
+	return duration(time.Duration(ms) * time.Millisecond)
+}
+
+func slowest(ms float64) string {
+	return strconv.FormatFloat(ms, 'f', 1, 64) + "ms"
+}
+
+// known renders a value, or a dash where it is not known.
+func known[T any](v *T, render func(T) string) string {
+	if v == nil {
+		return "-"
+	}
+	return render(*v)
+}
+
+func text(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return printable(s)
+}
+
+// host shortens an address that would push the key off the line.
+func host(s string, width int) string {
+	if s = printable(s); len(s) > width {
+		s = cutMiddle(escaped(s, true), width)
+	}
+	return s
+}
