@@ -125,6 +125,15 @@ func (o *operator) file(t *testing.T, name, text string) string {
 	return p
 }
 
+func (o *operator) read(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(o.dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 // forget removes the state directory: a run from another machine has none.
 func (o *operator) forget(t *testing.T) {
 	t.Helper()
@@ -289,6 +298,7 @@ type summary struct {
 	Shards          []shard          `json:"shards"`
 	KeysScanned     int64            `json:"keys_scanned"`
 	KeysMatched     int64            `json:"keys_matched"`
+	Bytes           int64            `json:"bytes_matched"`
 	Findings        []finding        `json:"findings"`
 	Notes           []string         `json:"notes"`
 	Outcomes        map[string]int64 `json:"outcomes"`
