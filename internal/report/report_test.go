@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/rivo/uniseg"
 
@@ -294,12 +295,23 @@ func TestQuoted(t *testing.T) {
 		{"消息", "消息", 60},
 		{"0123456789", "0123456789", 10},
 		{"0123456789a", "01234…789a", 10},
-		{"\x00\x01\x02\x03\x04", `"\x00…\x04"`, 12},    // an escape stays whole
-		{"消息队列消息队列", "消息…队列", 10},                      // 9 columns: no half rune for the tenth
-		{strings.Repeat("x", 1<<20), "xxxxx…xxxx", 10}, // the middle is never looked at twice
+		{"\x00\x01\x02\x03\x04", `"\x00…\x04"`, 12}, // an escape stays whole
+		{"消息队列消息队列", "消息…队列", 10},                   // 9 columns: no half rune for the tenth
+		{strings.Repeat("x", 1<<20), "xxxxx…xxxx", 10},
 	} {
 		if got := quoted(c.name, c.width); got != c.want {
 			t.Errorf("quoted(%.20q, %d) = %s, want %s", c.name, c.width, got, c.want)
+		}
+	}
+}
+
+// However a long name is cut, no half rune reaches the terminal.
+func TestQuotedCutsNoRune(t *testing.T) {
+	for width := 8; width < 40; width++ {
+		for _, r := range []string{"\u0301", "é", "消", "🚀"} {
+			if got := quoted(strings.Repeat(r, 1000), width); !utf8.ValidString(got) {
+				t.Errorf("quoted(%s…, %d) = %q", r, width, got)
+			}
 		}
 	}
 }

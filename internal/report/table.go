@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	lineWidth   = 100 // a terminal of which half is not wasted
+	lineWidth   = 100 // columns of the terminal that it is made for
 	keyWidth    = 60  // where other columns leave that much
 	keyNarrow   = 20  // where they do not, the line gets longer
 	hostWidth   = 28

@@ -21,11 +21,14 @@ func quoted(name string, width int) string {
 	if plain {
 		mark = ""
 	}
-	// A name may have 512 MB; its two ends are all that can be seen. Four
-	// bytes a column are enough unless most runes have no width at all.
+	// A name may have 512 MB; its two ends are all that can be seen. A rune
+	// takes four bytes at most and, nearly always, a column at least.
 	head, tail := name, ""
-	if most := 8 * width; len(name) > 2*most {
+	if most := 4 * width; len(name) > 2*most {
 		head, tail = name[:most], name[len(name)-most:]
+		if plain { // a rune may have been cut in two
+			head, tail = strings.ToValidUTF8(head, ""), strings.ToValidUTF8(tail, "")
+		}
 	}
 	units := append(escaped(head, plain), escaped(tail, plain)...)
 	text := strings.Join(units, "")
