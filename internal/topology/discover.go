@@ -2,9 +2,7 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
@@ -38,8 +36,8 @@ func openSeed(ctx context.Context, d *dialer, mode config.Mode, o Options, addr 
 }
 
 // isCluster decides by what INFO or HELLO said. Only where both are refused,
-// by the user's permissions or because they were renamed, does it ask for the
-// slot map: some servers that are no cluster answer that one too.
+// INFO by the user's permissions or a rename, HELLO by its age, does the node
+// id decide. The slot map would not: some servers that are no cluster have one.
 func (l *link) isCluster(ctx context.Context, mode config.Mode) (bool, error) {
 	switch {
 	case mode == config.ModeCluster:
@@ -53,7 +51,7 @@ func (l *link) isCluster(ctx context.Context, mode config.Mode) (bool, error) {
 	if !strings.HasPrefix(why, "NOPERM ") && !strings.HasPrefix(why, "ERR unknown command") {
 		return false, nil
 	}
-	_, refusal, err := l.ask(ctx, "CLUSTER", "SLOTS")
+	_, refusal, err := l.ask(ctx, "CLUSTER", "MYID")
 	return refusal == nil, err
 }
 
@@ -201,9 +199,4 @@ func openAt(ctx context.Context, o Options, seed *link, n clusterNode, addr, id 
 	s := l.shard(id, 0, keys)
 	s.Slots = n.slots
 	return s, nil
-}
-
-func isDialError(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"syscall"
 
@@ -73,6 +74,12 @@ func ioHint(err error) error {
 			"be a proxy that does not know HELLO, or take no more clients)", err)
 	}
 	return err
+}
+
+// isDialError reports whether there never was a connection.
+func isDialError(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // isReply reports whether a server said it, rather than the network.

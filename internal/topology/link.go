@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -110,7 +111,7 @@ func (l *link) learn(ctx context.Context) error {
 		l.mode = "sentinel"
 	}
 	if host := fields["master_host"]; host != "" {
-		l.master = host + ":" + fields["master_port"]
+		l.master = net.JoinHostPort(host, fields["master_port"])
 	}
 	return nil
 }

@@ -212,21 +212,27 @@ func (l *link) probeRename(ctx context.Context, key string) error {
 	return err
 }
 
-// probeWatch comes last: should the user be allowed to begin a transaction
-// but not to end it, the link is of no more use.
+// probeWatch comes last and takes back what was only half allowed; what cannot
+// be taken back ends with the link.
 func (l *link) probeWatch(ctx context.Context, key string) error {
-	var v verdict
-	var reason string
-	for _, args := range [][]any{{"WATCH", key}, {"MULTI"}, {"EXEC"}} {
-		var err error
-		if v, reason, err = l.tryWrite(ctx, args...); err != nil {
+	steps := []struct{ do, undo []any }{
+		{do: []any{"WATCH", key}},
+		{do: []any{"MULTI"}, undo: []any{"UNWATCH"}},
+		{do: []any{"EXEC"}, undo: []any{"DISCARD"}},
+	}
+	for _, step := range steps {
+		v, reason, err := l.tryWrite(ctx, step.do...)
+		if err != nil {
 			return err
 		}
+		l.record(abilityWatch, &l.can.Watch, v, reason)
 		if v == no {
-			break
+			if step.undo != nil {
+				_, _, err = l.ask(ctx, step.undo...)
+			}
+			return err
 		}
 	}
-	l.record(abilityWatch, &l.can.Watch, v, reason)
 	return nil
 }
 

@@ -77,7 +77,7 @@ func (s *Shard) Verify(ctx context.Context) error {
 	// checked as it connects.
 	for range poolSize + 1 {
 		err = s.want.check(ctx, s.client, false)
-		if err == nil || isReply(err) || ctx.Err() != nil ||
+		if err == nil || isReply(err) || isDialError(err) || ctx.Err() != nil ||
 			errors.Is(err, ErrIdentity) || errors.Is(err, ErrRole) {
 			break
 		}
