@@ -1,0 +1,369 @@
+// Package deleter is the only code that removes anything. It has one door,
+// Act, which takes orders: keys together with the evidence that condemned
+// them. It promises that the server judges the evidence again in the very
+// step that acts, that no command it sends is long, that a key is never
+// emptied in batches under its own name, and that its numbers come from
+// replies. It refuses what it was not told how to remove.
+package deleter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Gate paces batches.
+type Gate interface {
+	// Wait blocks until so many commands, which remove so many elements and
+	// release so many bytes, may be sent.
+	Wait(ctx context.Context, commands, elements int, bytes int64) error
+	// Batch is how many elements the next call of a kind should take.
+	Batch(kind string) int
+	// Pipeline is how many commands of n may go in one pipeline.
+	Pipeline(n int) int
+	// Observe tells what a call of a kind for n elements took.
+	Observe(kind string, n int, took time.Duration)
+}
+
+// Store is one shard's server as the deleter sees it.
+type Store interface {
+	Remove(ctx context.Context, orders []Order, how Method) []Reply
+	SetAside(ctx context.Context, o Order, trash string) Reply
+	Open(ctx context.Context, trash string) (*Opened, error)
+	Freeing(ctx context.Context) (objects int64, known bool)
+}
+
+// Journal remembers, outside the server, what is in the trash. Begin must
+// not return before the names would survive a crash.
+type Journal interface {
+	Begin(trash []string) error
+	Done(trash string) error
+}
+
+// Options make a deleter.
+type Options struct {
+	Can       Abilities
+	Namer     *Namer
+	Journal   Journal
+	Job       string // written into trash names; "" for a run without a job
+	Protected func(name string) bool
+}
+
+// Deleter acts on one shard.
+type Deleter struct {
+	store Store
+	gate  Gate
+	o     Options
+
+	released int64 // bytes unlinked since the server's queue was last seen empty
+}
+
+// New returns a deleter.
+func New(store Store, gate Gate, o Options) *Deleter {
+	if o.Job == "" {
+		o.Job = "-"
+	}
+	return &Deleter{store: store, gate: gate, o: o}
+}
+
+// Act carries out orders and calls done once for each whose fate is known.
+// It returns an error only where it had to give up before the end: ctx is
+// done, the connection is lost, the server refuses everything, or the journal
+// can't be written. Then orders that done was not called for were not acted
+// on. A key that could not be removed is a Result, not an error.
+func (d *Deleter) Act(ctx context.Context, orders []Order, done func(Result)) error {
+	byMethod := map[Method][]Order{}
+	for _, o := range orders {
+		switch method, err := plan(&o, &d.o.Can); {
+		case d.o.Protected(o.Key):
+			done(Result{Order: o, Outcome: Protected})
+		case err != nil:
+			done(Result{Order: o, Outcome: Failed, Reason: err.Error()})
+		default:
+			byMethod[method] = append(byMethod[method], o)
+		}
+	}
+	if err := d.removeAll(ctx, byMethod[Unlink], Unlink, done); err != nil {
+		return err
+	}
+	drain := byMethod[Drain]
+	err := d.removeAll(ctx, byMethod[Del], Del, func(r Result) {
+		if r.Outcome == "" { // grown too large for DEL
+			drain = append(drain, r.Order)
+			return
+		}
+		done(r)
+	})
+	if err != nil {
+		return err
+	}
+	return d.drainAll(ctx, drain, done)
+}
+
+// most is how many bytes may be handed to the server's background thread
+// before we wait for it to be done: it competes with the main thread for
+// the allocator, and others' memory is not free until it is.
+const most = 64 << 20
+
+// removeAll removes keys in one step each, a pipeline at a time.
+func (d *Deleter) removeAll(ctx context.Context, orders []Order, how Method, done func(Result)) error {
+	for len(orders) > 0 {
+		n, elements, bytes := d.chunk(orders)
+		if err := d.gate.Wait(ctx, n, elements, bytes); err != nil {
+			return err
+		}
+		start := time.Now()
+		replies := d.store.Remove(context.WithoutCancel(ctx), orders[:n], how)
+		took := time.Since(start)
+		d.gate.Observe("remove", n, took)
+		if err := d.report(orders[:n], replies, how, took, done); err != nil {
+			return err
+		}
+		orders = orders[n:]
+		if how == Unlink {
+			if err := d.settle(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// chunk is how many of the orders go into the next pipeline, and what they
+// amount to.
+func (d *Deleter) chunk(orders []Order) (n, elements int, bytes int64) {
+	limit := d.gate.Pipeline(d.gate.Batch("remove"))
+	for n < len(orders) && n < limit && bytes <= most {
+		elements += int(max(0, orders[n].Elements))
+		bytes += max(0, orders[n].Bytes)
+		n++
+	}
+	return n, elements, bytes
+}
+
+// report turns replies into results. Its error is the first reply that speaks
+// against going on with the shard.
+func (d *Deleter) report(orders []Order, replies []Reply, how Method, took time.Duration, done func(Result)) error {
+	var fatal error
+	for i, reply := range replies {
+		r := Result{Order: orders[i], Method: how, Batches: 1, Took: took, Slowest: took}
+		switch reply.Status {
+		case Acted:
+			r.Outcome = Deleted
+			if how == Unlink {
+				r.Outcome = Unlinked
+			}
+			r.Elements = reply.Elements
+			r.Bytes = max(0, r.Order.Bytes)
+			d.released += r.Bytes
+		case Rehearsed:
+			r.Outcome = WouldAct
+		case Grown: // without an outcome: the caller drains it
+		default:
+			r = notActed(r, reply)
+			if Fatal(reply.Err) && fatal == nil {
+				fatal = reply.Err
+			}
+		}
+		done(r)
+	}
+	return fatal
+}
+
+// notActed is the result of a key that was left as it was.
+func notActed(r Result, reply Reply) Result {
+	r.Batches = 0
+	switch {
+	case reply.Err != nil:
+		r.Outcome, r.Reason = Failed, reason(reply.Err)
+	case reply.Status == StillGone:
+		r.Outcome = Gone
+	default:
+		r.Outcome, r.Reason = Changed, "it no longer meets the rule"
+	}
+	return r
+}
+
+// settle waits, after much was unlinked, until the server has freed it: polled
+// each 20 ms, at most 30 s.
+func (d *Deleter) settle(ctx context.Context) error {
+	if d.released <= most {
+		return nil
+	}
+	d.released = 0
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		if n, known := d.store.Freeing(ctx); n == 0 || !known {
+			return ctx.Err()
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// drainAll sets keys aside, one after another, and drains each. The names
+// they will have are in the journal before the first is touched.
+func (d *Deleter) drainAll(ctx context.Context, orders []Order, done func(Result)) error {
+	if len(orders) == 0 {
+		return nil
+	}
+	names := make([]string, len(orders))
+	for i, o := range orders {
+		names[i] = d.o.Namer.name(d.o.Job, o.Key)
+	}
+	if err := d.o.Journal.Begin(names); err != nil {
+		return fmt.Errorf("write the trash journal: %w", err)
+	}
+	for i, o := range orders {
+		r, err := d.drainOne(ctx, o, names[i])
+		if r.Outcome != "" {
+			done(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Deleter) drainOne(ctx context.Context, o Order, name string) (Result, error) {
+	r := Result{Order: o, Method: Drain}
+	if err := d.gate.Wait(ctx, 1, 0, 0); err != nil {
+		return Result{}, err
+	}
+	start := time.Now()
+	reply := d.store.SetAside(context.WithoutCancel(ctx), o, name)
+	r.Took = time.Since(start)
+	r.Slowest = r.Took
+	d.gate.Observe("set aside", 0, r.Took)
+	switch reply.Status {
+	case Rehearsed:
+		r.Outcome = WouldAct
+		return r, nil
+	case Acted:
+	default:
+		r = notActed(r, reply)
+		if inDoubt(reply.Err) {
+			// The rename may have happened, or may happen later: the journal
+			// keeps the name and the next run looks.
+			return r, reply.Err
+		}
+		if err := d.o.Journal.Done(name); err != nil {
+			return r, err
+		}
+		if Fatal(reply.Err) {
+			return r, reply.Err
+		}
+		return r, nil
+	}
+	r.Outcome = Drained
+	return d.empty(ctx, name, r)
+}
+
+// Finish drains what an earlier run left under a trash name, and says nothing
+// (a zero Result) if there is nothing left or the name is not a leftover.
+func (d *Deleter) Finish(ctx context.Context, name string) (Result, error) {
+	t, ours := d.o.Namer.Parse(name)
+	if !ours || t.State != Draining {
+		return Result{}, nil
+	}
+	r := Result{Order: Order{Key: t.Original, Elements: Unknown, Bytes: Unknown}, Method: Drain, Outcome: Finished}
+	return d.empty(ctx, name, r)
+}
+
+// empty drains a key of the trash and adds to r what that took. Interrupted,
+// it leaves the rest to a later run.
+func (d *Deleter) empty(ctx context.Context, name string, r Result) (Result, error) {
+	began := time.Now()
+	fail := func(err error) (Result, error) {
+		r.Took += time.Since(began)
+		if r.Outcome == Finished {
+			r.Outcome = Failed
+		} else {
+			r.Outcome = Trashed
+		}
+		r.Reason = fmt.Sprintf("not drained to the end: %s; a later run finishes it", reason(err))
+		if Fatal(err) {
+			return r, err
+		}
+		return r, nil
+	}
+	key, err := d.store.Open(context.WithoutCancel(ctx), name)
+	if err != nil {
+		return fail(err)
+	}
+	if key == nil {
+		if r.Outcome == Finished {
+			r = Result{}
+		}
+		return r, d.o.Journal.Done(name)
+	}
+	if r.Order.Type == "" {
+		r.Order.Type = key.Type
+	}
+	kind := "drain " + key.Type
+	for done := false; !done; {
+		n := min(d.gate.Batch(kind), key.Largest)
+		if err := d.gate.Wait(ctx, 2, n, int64(n)*key.Each); err != nil {
+			return fail(err)
+		}
+		start := time.Now()
+		var removed int64
+		removed, done, err = key.Next(context.WithoutCancel(ctx), n)
+		took := time.Since(start)
+		d.gate.Observe(kind, int(removed), took)
+		r.Batches++
+		r.Elements += removed
+		r.Bytes += removed * key.Each
+		r.Slowest = max(r.Slowest, took)
+		if err != nil {
+			return fail(err)
+		}
+	}
+	r.Took += time.Since(began)
+	return r, d.o.Journal.Done(name)
+}
+
+// Fatal reports whether an error speaks against going on with the shard: we
+// were told to stop, the connection is lost, or the server is in a state in
+// which it refuses every command like ours.
+func Fatal(err error) bool {
+	if err == nil || errors.Is(err, errTaken) || errors.Is(err, redis.TxFailedErr) {
+		return false
+	}
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return true
+	}
+	for _, state := range []string{"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "NOAUTH", "MISCONF", "NOREPLICAS"} {
+		if redis.HasErrorPrefix(err, state) {
+			return true
+		}
+	}
+	return false
+}
+
+// inDoubt reports whether a command may have run although it has no reply.
+func inDoubt(err error) bool {
+	var reply redis.Error
+	return err != nil && !errors.Is(err, errTaken) && !errors.As(err, &reply)
+}
+
+// reason is an error in the words of a report.
+func reason(err error) string {
+	switch {
+	case errors.Is(err, redis.TxFailedErr):
+		return "it was written to each time between the look and the act"
+	case errors.Is(err, context.Canceled):
+		return "the run was interrupted"
+	case redis.HasErrorPrefix(err, "TRYAGAIN"), redis.HasErrorPrefix(err, "ASK "), redis.HasErrorPrefix(err, "MOVED "):
+		return "slot moving: " + err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,111 @@
+package deleter
+
+import "time"
+
+// Unknown stands for a number that nobody asked for or that could not be had.
+const Unknown int64 = -1 << 62
+
+// NoTTL is the TTL of a key that does not expire.
+const NoTTL int64 = -1
+
+// Method says how a key may be removed.
+type Method string
+
+// The methods of an order and of a result.
+const (
+	Auto   Method = "auto"   // UNLINK where it is there and safe, else drain
+	Unlink Method = "unlink" // UNLINK or nothing
+	Drain  Method = "drain"  // set aside and removed in batches
+	Del    Method = "del"    // DEL of a key known to be small; chosen by the planner only
+)
+
+// Order condemns one key. It carries the evidence: what the key was when it
+// was selected and the thresholds that selected it. Both are judged again,
+// by the server, in the step that removes the key.
+type Order struct {
+	ID       int // the caller's own; comes back in the result
+	Key      string
+	Type     string // as seen; "" if it was not looked at
+	Elements int64  // as seen, or Unknown
+	Bytes    int64  // as seen, or Unknown
+	Method   Method // Auto, Unlink or Drain
+	Evidence Evidence
+}
+
+// Evidence is the part of a rule that a key can stop meeting. A zero field is
+// no condition.
+type Evidence struct {
+	MinElements int64
+	MinBytes    int64
+	NoTTL       bool
+	TTLUnder    time.Duration
+	TTLOver     time.Duration
+}
+
+func (e *Evidence) onTTL() bool { return e.NoTTL || e.TTLUnder > 0 || e.TTLOver > 0 }
+
+// facts are what a key is at one moment.
+type facts struct {
+	Type     string // "none": there is no such key
+	Elements int64  // Unknown for what has none
+	Bytes    int64  // Unknown unless the evidence needs it
+	TTL      int64  // milliseconds, NoTTL, or Unknown unless the evidence needs it
+}
+
+// holds reports whether the order still stands on the facts of now. A
+// condition on something unknown does not hold.
+func (o *Order) holds(f facts) bool {
+	e := &o.Evidence
+	if o.Type != "" && f.Type != o.Type {
+		return false
+	}
+	if e.MinElements > 0 && f.Elements < e.MinElements || e.MinBytes > 0 && f.Bytes < e.MinBytes {
+		return false
+	}
+	return e.ttlHolds(f.TTL)
+}
+
+// ttlHolds reports whether a TTL in milliseconds meets the evidence.
+func (e *Evidence) ttlHolds(ttl int64) bool {
+	switch {
+	case !e.onTTL():
+		return true
+	case ttl == NoTTL:
+		return e.TTLUnder == 0 && e.TTLOver == 0
+	case ttl < 0:
+		return false
+	}
+	return !e.NoTTL &&
+		(e.TTLUnder == 0 || ttl < e.TTLUnder.Milliseconds()) &&
+		(e.TTLOver == 0 || ttl > e.TTLOver.Milliseconds())
+}
+
+// Outcome is what became of an order.
+type Outcome string
+
+// The outcomes. Gone, Changed and Protected are not errors.
+const (
+	Unlinked  Outcome = "unlinked"
+	Deleted   Outcome = "deleted"
+	Drained   Outcome = "drained"
+	Trashed   Outcome = "trashed"  // set aside; the drain was interrupted and a later run ends it
+	Finished  Outcome = "finished" // what an earlier run left was drained to the end
+	Gone      Outcome = "gone"
+	Changed   Outcome = "changed" // no longer meets the evidence
+	Protected Outcome = "protected"
+	Failed    Outcome = "failed"
+	WouldAct  Outcome = "would_act"
+)
+
+// Result is what became of one order, told from the server's replies.
+type Result struct {
+	Order    Order
+	Outcome  Outcome
+	Method   Method
+	Elements int64 // removed
+	Bytes    int64 // released, as the scan estimated; 0 if unknown
+	Batches  int64
+	Took     time.Duration
+	Slowest  time.Duration // the longest call
+	Reason   string        // in words, where the outcome needs it
+}

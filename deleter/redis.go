@@ -1,0 +1,124 @@
+package deleter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Redis is the Store of one shard on a real server. It never retries: a
+// command whose reply was lost may have run, or may still run later.
+type Redis struct {
+	rdb *redis.Client
+	can Abilities
+}
+
+// NewRedis returns a store that acts through rdb, a plain client of exactly
+// the shard's node and database with retries off.
+func NewRedis(rdb *redis.Client, can Abilities) *Redis {
+	return &Redis{rdb: rdb, can: can}
+}
+
+// Remove removes keys in one step each, UNLINK or DEL, provided the evidence
+// still holds; a DEL also only while the key is small.
+//
+// Sends: one EVALSHA a key, all in one pipeline, where scripts replicate by
+// effect; else WATCH, TYPE, length, PTTL and MEMORY USAGE as the evidence
+// needs in one pipeline and MULTI, UNLINK or DEL, EXEC in another, together
+// for all keys outside a cluster and key by key in one. O(1) a key in the
+// main thread, but for what a small key takes to free.
+func (s *Redis) Remove(ctx context.Context, orders []Order, how Method) []Reply {
+	if s.can.Script {
+		return s.judge(ctx, orders, actOf(how), nil)
+	}
+	if s.can.Cluster {
+		out := make([]Reply, 0, len(orders))
+		for i := range orders {
+			out = append(out, s.watch(ctx, orders[i:i+1], actOf(how), nil)...)
+		}
+		return out
+	}
+	out := s.watch(ctx, orders, actOf(how), nil)
+	for i := range out {
+		if errors.Is(out[i].Err, redis.TxFailedErr) && len(orders) > 1 {
+			// One of the keys was written to meanwhile and none was removed:
+			// each is judged again by itself.
+			out[i] = s.watch(ctx, orders[i:i+1], actOf(how), nil)[0]
+		}
+	}
+	return out
+}
+
+// SetAside renames a key to a trash name and takes its TTL away, provided the
+// evidence still holds.
+//
+// Sends: as Remove does, RENAMENX and PERSIST in place of UNLINK; O(1).
+func (s *Redis) SetAside(ctx context.Context, o Order, trash string) Reply {
+	if s.can.Script {
+		return s.judge(ctx, []Order{o}, actAside, []string{trash})[0]
+	}
+	return s.watch(ctx, []Order{o}, actAside, []string{trash})[0]
+}
+
+// Freeing is how many unlinked keys the server's background thread has still
+// to free; known is false where it does not tell.
+//
+// Sends: INFO memory (lazyfree_pending_objects, since 4.0).
+func (s *Redis) Freeing(ctx context.Context) (objects int64, known bool) {
+	info, err := s.rdb.Info(ctx, "memory").Result()
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(info) {
+		if v, ok := strings.CutPrefix(line, "lazyfree_pending_objects:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
+// act is what is done to a key that the evidence still condemns.
+type act string
+
+const (
+	actUnlink act = "unlink"
+	actDel    act = "del"
+	actAside  act = "aside"
+	actLook   act = "look" // nothing: a rehearsal
+)
+
+func actOf(m Method) act {
+	if m == Unlink {
+		return actUnlink
+	}
+	return actDel
+}
+
+// Status says how far a store got with one key.
+type Status string
+
+// The states of a reply. Every other value is a fault.
+const (
+	Acted     Status = "acted"
+	StillGone Status = "gone"
+	Unmet     Status = "changed" // the evidence no longer holds
+	Grown     Status = "large"   // too large by now for DEL
+	Rehearsed Status = "look"    // would have acted
+)
+
+// Reply is the server's answer about one key.
+type Reply struct {
+	Status   Status
+	Elements int64 // of the key when it was judged; 0 for what has none
+	Err      error // the reply or failure that left the key as it was, or in doubt
+}
+
+func (r Reply) String() string { return fmt.Sprintf("%s %d %v", r.Status, r.Elements, r.Err) }
+
+// lengths is the command that counts a type's elements, each O(1).
+var lengths = map[string]string{"list": "llen", "hash": "hlen", "set": "scard", "zset": "zcard", "stream": "xlen"}

@@ -1,0 +1,39 @@
+package deleter
+
+import "context"
+
+// Rehearsal is a Store that judges and does not act: the same orders take the
+// same path up to the act.
+type Rehearsal struct{ s *Redis }
+
+// NewRehearsal wraps a store.
+func NewRehearsal(s *Redis) *Rehearsal { return &Rehearsal{s} }
+
+// Remove looks at the keys.
+//
+// Sends: TYPE, length, PTTL and MEMORY USAGE as the evidence needs.
+func (r *Rehearsal) Remove(ctx context.Context, orders []Order, how Method) []Reply {
+	out := make([]Reply, len(orders))
+	seen, err := r.s.look(ctx, r.s.rdb, orders, nil)
+	for i := range orders {
+		if err != nil {
+			out[i] = Reply{Err: err}
+			continue
+		}
+		if out[i] = verdictOf(&orders[i], seen[i], actOf(how)); out[i].Status == Acted {
+			out[i].Status = Rehearsed
+		}
+	}
+	return out
+}
+
+// SetAside looks at the key.
+func (r *Rehearsal) SetAside(ctx context.Context, o Order, _ string) Reply {
+	return r.Remove(ctx, []Order{o}, Unlink)[0]
+}
+
+// Open finds nothing to drain.
+func (r *Rehearsal) Open(context.Context, string) (*Opened, error) { return nil, nil }
+
+// Freeing is nothing, for nothing was released.
+func (r *Rehearsal) Freeing(context.Context) (int64, bool) { return 0, true }

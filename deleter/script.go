@@ -1,0 +1,135 @@
+package deleter
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// verdict judges one key by the facts of now and acts in the same step.
+//
+//	KEYS  key, and for "aside" the trash name
+//	ARGV  act, type, min_elements, min_bytes, no_ttl (0|1), ttl_under ms,
+//	      ttl_over ms, MEMORY USAGE (0|1), largest length for "del"
+//
+// It returns {status, length}. Nothing in it is more than O(1), but for
+// what DEL takes to free at most 1000 elements. replicate_commands makes
+// 3.2 and 4.0 replicate what was done instead of the script, which would
+// decide anew on a replica; from 5.0 on that is how it is.
+const verdict = `
+if redis.replicate_commands then redis.replicate_commands() end
+local key, act = KEYS[1], ARGV[1]
+local kind = redis.call('TYPE', key)['ok']
+if kind == 'none' then return {'gone', 0} end
+if ARGV[2] ~= '' and kind ~= ARGV[2] then return {'changed', 0} end
+local count = {list='LLEN', hash='HLEN', set='SCARD', zset='ZCARD', stream='XLEN'}
+local n = 0
+if count[kind] then n = redis.call(count[kind], key) end
+if tonumber(ARGV[3]) > n then return {'changed', n} end
+if tonumber(ARGV[4]) > 0 then
+  local bytes = 0
+  if ARGV[8] == '1' then bytes = redis.call('MEMORY', 'USAGE', key) or 0
+  elseif kind == 'string' then bytes = redis.call('STRLEN', key) end
+  if bytes < tonumber(ARGV[4]) then return {'changed', n} end
+end
+if ARGV[5] == '1' or ARGV[6] ~= '0' or ARGV[7] ~= '0' then
+  local ttl = redis.call('PTTL', key)
+  if ttl < -1 then return {'gone', 0} end
+  if ttl == -1 then
+    if ARGV[6] ~= '0' or ARGV[7] ~= '0' then return {'changed', n} end
+  elseif ARGV[5] == '1' or (ARGV[6] ~= '0' and ttl >= tonumber(ARGV[6]))
+      or (ARGV[7] ~= '0' and ttl <= tonumber(ARGV[7])) then return {'changed', n} end
+end
+if act == 'unlink' then
+  if redis.call('UNLINK', key) == 0 then return {'gone', 0} end
+elseif act == 'del' then
+  if n > tonumber(ARGV[9]) then return {'large', n} end
+  if redis.call('DEL', key) == 0 then return {'gone', 0} end
+elseif act == 'aside' then
+  if redis.call('RENAMENX', key, KEYS[2]) == 0 then return {'taken', n} end
+  redis.call('PERSIST', KEYS[2])
+end
+return {'acted', n}
+`
+
+var verdictScript = redis.NewScript(verdict)
+
+// judge runs the verdict on each order, pipelined.
+func (s *Redis) judge(ctx context.Context, orders []Order, what act, trash []string) []Reply {
+	out := make([]Reply, len(orders))
+	all := make([]int, len(orders))
+	for i := range all {
+		all[i] = i
+	}
+	// The first attempt names the script by its digest. What the server
+	// answers with NOSCRIPT was not run and is sent again with the text.
+	again := s.judgeSome(ctx, orders, all, what, trash, out, true)
+	s.judgeSome(ctx, orders, again, what, trash, out, false)
+	return out
+}
+
+func (s *Redis) judgeSome(ctx context.Context, orders []Order, which []int, what act, trash []string, out []Reply, bySHA bool) (unknown []int) {
+	if len(which) == 0 {
+		return nil
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.Cmd, len(which))
+	for j, i := range which {
+		keys := []string{orders[i].Key}
+		if what == actAside {
+			keys = append(keys, trash[i])
+		}
+		args := s.verdictArgs(&orders[i], what)
+		if bySHA {
+			cmds[j] = pipe.EvalSha(ctx, verdictScript.Hash(), keys, args...)
+		} else {
+			cmds[j] = pipe.Eval(ctx, verdict, keys, args...)
+		}
+	}
+	_, _ = pipe.Exec(ctx) // each reply is looked at below
+	for j, i := range which {
+		if bySHA && redis.HasErrorPrefix(cmds[j].Err(), "NOSCRIPT") {
+			unknown = append(unknown, i)
+			continue
+		}
+		out[i] = verdictReply(cmds[j])
+	}
+	return unknown
+}
+
+func (s *Redis) verdictArgs(o *Order, what act) []any {
+	e := &o.Evidence
+	flag := func(b bool) string {
+		if b {
+			return "1"
+		}
+		return "0"
+	}
+	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	return []any{
+		string(what), o.Type, e.MinElements, e.MinBytes, flag(e.NoTTL),
+		millis(e.TTLUnder), millis(e.TTLOver), flag(s.can.MemoryUsage), smallElements,
+	}
+}
+
+func verdictReply(cmd *redis.Cmd) Reply {
+	parts, err := cmd.Slice()
+	if err != nil {
+		return Reply{Err: err}
+	}
+	if len(parts) != 2 {
+		return Reply{Err: fmt.Errorf("unexpected reply of the script: %v", parts)}
+	}
+	status, _ := parts[0].(string)
+	n, _ := parts[1].(int64)
+	switch r := (Reply{Status: Status(status), Elements: n}); r.Status {
+	case Acted, StillGone, Unmet, Grown:
+		return r
+	case "taken":
+		return Reply{Err: errTaken}
+	}
+	return Reply{Err: fmt.Errorf("unexpected reply of the script: %v", parts)}
+}

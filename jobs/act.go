@@ -1,0 +1,244 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/keyjanitor/keyjanitor/deleter"
+	"github.com/keyjanitor/keyjanitor/internal/config"
+	"github.com/keyjanitor/keyjanitor/internal/topology"
+	"github.com/keyjanitor/keyjanitor/scanner"
+)
+
+// act turns findings into orders and has them carried out: reserved against
+// the limits, intents on disk, then the act, then the results. It returns
+// scanner.ErrStop when a limit ends the shard.
+func (k *worker) act(ctx context.Context, keys []scanner.Key) error {
+	for len(keys) > 0 {
+		n := 0
+		for n < len(keys) && n < auditPage && k.reserve(&keys[n]) {
+			n++
+		}
+		if n == 0 {
+			return scanner.ErrStop
+		}
+		if err := k.actOn(ctx, keys[:n]); err != nil {
+			return err
+		}
+		keys = keys[n:]
+	}
+	return ctx.Err()
+}
+
+func (k *worker) actOn(ctx context.Context, keys []scanner.Key) error {
+	orders := make([]deleter.Order, len(keys))
+	for i := range keys {
+		orders[i] = k.order(&keys[i])
+		orders[i].ID = i
+	}
+	if k.Mode == Execute {
+		intents := make([]Entry, len(orders))
+		for i := range orders {
+			intents[i] = k.intent(&orders[i])
+		}
+		if err := k.Audit.Intents(intents); err != nil {
+			return err
+		}
+	}
+	results := make([]Entry, 0, len(orders))
+	told := make([]bool, len(orders))
+	err := k.del.Act(ctx, orders, func(r deleter.Result) {
+		told[r.Order.ID] = true
+		k.outcome(&r, &keys[r.Order.ID])
+		if !took(r.Outcome) {
+			k.release(&keys[r.Order.ID])
+		}
+		results = append(results, k.result(&r))
+	})
+	for i := range keys {
+		if !told[i] {
+			k.release(&keys[i])
+		}
+	}
+	if k.Mode == Execute {
+		err = errors.Join(err, k.Audit.Results(results))
+	}
+	return err
+}
+
+// The numbers that a scan does not know are the deleter's unknown ones too.
+const _ = uint(scanner.Unknown-deleter.Unknown) + uint(deleter.Unknown-scanner.Unknown)
+
+// took reports whether an outcome used up what was reserved for it. What
+// failed may have happened all the same.
+func took(o deleter.Outcome) bool {
+	switch o {
+	case deleter.Gone, deleter.Changed, deleter.Protected:
+		return false
+	}
+	return true
+}
+
+func (k *worker) order(key *scanner.Key) deleter.Order {
+	sel := k.Job.Select
+	method := config.MethodAuto
+	if d := k.Job.Action.Delete; d != nil && d.Method != "" {
+		method = d.Method
+	}
+	return deleter.Order{
+		Key: key.Name, Type: key.Type, Elements: key.Elements, Bytes: key.Bytes,
+		Method: deleter.Method(method),
+		Evidence: deleter.Evidence{
+			MinElements: sel.MinElements, MinBytes: int64(sel.MinBytes), NoTTL: sel.NoTTL,
+			TTLUnder: time.Duration(sel.TTLUnder), TTLOver: time.Duration(sel.TTLOver),
+		},
+	}
+}
+
+// reserve takes a key's part of the limits before the act.
+func (k *worker) reserve(key *scanner.Key) bool {
+	if p := k.Job.Limits.MaxPercent; p > 0 && k.shard.Keys >= 0 {
+		if most := int64(math.Ceil(float64(k.shard.Keys) * p / 100)); k.acted >= most {
+			k.allow.end(fmt.Sprintf("max_percent: %g%% of %d keys on %s", p, k.shard.Keys, k.shard.ID))
+			return false
+		}
+	}
+	if !k.allow.reserve(max(0, key.Bytes)) {
+		return false
+	}
+	k.acted++
+	return true
+}
+
+func (k *worker) release(key *scanner.Key) {
+	k.allow.release(max(0, key.Bytes))
+	k.acted--
+}
+
+// finding is a key as the report shows it.
+func (k *worker) finding(key *scanner.Key) Finding {
+	f := Finding{
+		Name: key.Name, Shard: k.shard.ID, DB: k.shard.DB, Type: key.Type, Encoding: key.Encoding,
+		Bytes: optional(key.Bytes), Elements: optional(key.Elements), TTLMillis: optional(key.TTL),
+	}
+	if f.Type == scanner.None {
+		f.Type = ""
+	}
+	if k.shard.Server.Cluster {
+		slot := topology.Slot(key.Name)
+		f.Slot = &slot
+	}
+	return f
+}
+
+// judge adds to a finding what became of it.
+func (k *worker) judge(f *Finding, r *deleter.Result) {
+	f.Outcome, f.Method, f.Batches, f.Reason = string(r.Outcome), string(r.Method), r.Batches, r.Reason
+	if r.Took > 0 {
+		took, slowest := millis(r.Took), millis(r.Slowest)
+		f.TookMillis, f.SlowestMillis = &took, &slowest
+	}
+}
+
+// outcome counts and tells what became of a key.
+func (k *worker) outcome(r *deleter.Result, key *scanner.Key) {
+	k.count(r)
+	f := k.finding(key)
+	k.judge(&f, r)
+	k.found(f)
+}
+
+// found takes a finding into the shard's tables and streams it.
+func (k *worker) found(f Finding) {
+	k.tally.add(f)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.emit(f)
+}
+
+func (k *worker) count(r *deleter.Result) {
+	if n := k.outcomes.of(r.Outcome); n != nil {
+		*n++
+	}
+	k.elements += r.Elements
+	k.released += r.Bytes
+	k.Progress.Elements.Add(r.Elements)
+	if took(r.Outcome) {
+		k.Progress.KeysActed.Add(1)
+	}
+}
+
+// of is the counter of an outcome.
+func (o *Outcomes) of(what deleter.Outcome) *int64 {
+	switch what {
+	case deleter.Unlinked:
+		return &o.Unlinked
+	case deleter.Deleted:
+		return &o.Deleted
+	case deleter.Drained:
+		return &o.Drained
+	case deleter.Trashed:
+		return &o.Trashed
+	case deleter.Finished:
+		return &o.Finished
+	case deleter.Gone:
+		return &o.Gone
+	case deleter.Changed:
+		return &o.Changed
+	case deleter.Protected:
+		return &o.Protected
+	case deleter.Failed:
+		return &o.Failed
+	case deleter.WouldAct:
+		return &o.WouldAct
+	}
+	return nil
+}
+
+// closeInto adds the shard's part to a run's summary.
+func (k *worker) closeInto(s *Summary, t *tally) {
+	part := ShardSummary{
+		ID: k.shard.ID, Addr: k.shard.Addr, DB: k.shard.DB, Role: k.shard.Server.Role,
+		KeysTotal: max(0, k.shard.Keys), KeysScanned: k.scanned,
+	}
+	if k.shard.Server.Version != "" {
+		part.Server = k.shard.Server.String()
+	}
+	if k.err != nil {
+		part.Error = k.err.Error()
+	}
+	s.Shards = append(s.Shards, part)
+	s.KeysScanned += k.scanned
+	t.merge(k.tally)
+	if a := s.ActSummary; a != nil {
+		a.Outcomes.add(&k.outcomes)
+		a.ElementsRemoved += k.elements
+		a.BytesReleased += k.released
+	}
+	note := func(n int64, format string) {
+		if n > 0 {
+			s.Notes = append(s.Notes, fmt.Sprintf("shard %s: "+format, k.shard.ID, n))
+		}
+	}
+	note(k.orphans, "%d keys are in slots that the node does not own; they were left alone")
+	note(k.unmeasured, "the bytes of %d keys are unknown, for the server has no MEMORY USAGE for us; only strings were measured, by STRLEN")
+	note(k.waiting, "%d keys of the trash wait to be finished by a run that executes")
+}
+
+func (o *Outcomes) add(p *Outcomes) {
+	o.Unlinked += p.Unlinked
+	o.Deleted += p.Deleted
+	o.Drained += p.Drained
+	o.Trashed += p.Trashed
+	o.Trimmed += p.Trimmed
+	o.Expired += p.Expired
+	o.Finished += p.Finished
+	o.Gone += p.Gone
+	o.Changed += p.Changed
+	o.Protected += p.Protected
+	o.Failed += p.Failed
+	o.WouldAct += p.WouldAct
+}

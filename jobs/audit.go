@@ -1,0 +1,101 @@
+package jobs
+
+import (
+	"encoding/base64"
+	"time"
+	"unicode/utf8"
+
+	"github.com/keyjanitor/keyjanitor/deleter"
+)
+
+// Auditor keeps the record. It can veto: what it could not write is not done.
+type Auditor interface {
+	// Intents returns only when the entries would survive a crash.
+	Intents([]Entry) error
+	Results([]Entry) error
+}
+
+// Entry is one line of the audit: what is about to be done to a key and on
+// what evidence, or what was done. Values that are not known are absent.
+type Entry struct {
+	Time      time.Time `json:"time"`
+	Run       string    `json:"run"` // one id for all lines of a run
+	Job       string    `json:"job,omitempty"`
+	Target    string    `json:"target"`
+	Shard     string    `json:"shard"`
+	DB        int       `json:"db"`
+	Kind      string    `json:"kind"` // intent or result
+	Key       string    `json:"key"`
+	KeyBase64 string    `json:"key_base64,omitempty"`
+	Type      string    `json:"type,omitempty"`
+	Elements  *int64    `json:"elements,omitempty"`
+	Bytes     *int64    `json:"bytes,omitempty"`
+	Evidence  *Evidence `json:"rule,omitempty"` // of an intent
+	*Fate               // of a result
+}
+
+// Evidence is the part of a rule that is judged again at the act.
+type Evidence struct {
+	MinElements int64  `json:"min_elements,omitempty"`
+	MinBytes    int64  `json:"min_bytes,omitempty"`
+	NoTTL       bool   `json:"no_ttl,omitempty"`
+	TTLUnder    string `json:"ttl_under,omitempty"`
+	TTLOver     string `json:"ttl_over,omitempty"`
+}
+
+// Fate is what became of a key.
+type Fate struct {
+	Outcome         string  `json:"outcome"`
+	Method          string  `json:"method,omitempty"`
+	ElementsRemoved int64   `json:"elements_removed"`
+	BytesReleased   int64   `json:"bytes_released"`
+	Batches         int64   `json:"batches"`
+	TookMillis      float64 `json:"took_ms"`
+	SlowestMillis   float64 `json:"slowest_ms"`
+	Reason          string  `json:"reason,omitempty"`
+}
+
+// entry begins a line of the audit.
+func (k *worker) entry(kind string, o *deleter.Order) Entry {
+	e := Entry{
+		Time: time.Now(), Run: k.id, Job: k.Job.Name, Target: k.Target.Name, Shard: k.shard.ID, DB: k.shard.DB,
+		Kind: kind, Key: o.Key, Type: o.Type,
+	}
+	if !utf8.ValidString(o.Key) {
+		e.KeyBase64 = base64.StdEncoding.EncodeToString([]byte(o.Key))
+	}
+	return e
+}
+
+func (k *worker) intent(o *deleter.Order) Entry {
+	e := k.entry("intent", o)
+	e.Elements, e.Bytes = optional(o.Elements), optional(o.Bytes)
+	text := func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return d.String()
+	}
+	v := &o.Evidence
+	e.Evidence = &Evidence{v.MinElements, v.MinBytes, v.NoTTL, text(v.TTLUnder), text(v.TTLOver)}
+	return e
+}
+
+func (k *worker) result(r *deleter.Result) Entry {
+	e := k.entry("result", &r.Order)
+	e.Fate = &Fate{
+		Outcome: string(r.Outcome), Method: string(r.Method), ElementsRemoved: r.Elements, BytesReleased: r.Bytes,
+		Batches: r.Batches, TookMillis: millis(r.Took), SlowestMillis: millis(r.Slowest), Reason: r.Reason,
+	}
+	return e
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// optional is a number as reports hold it: nil where it is not known.
+func optional(n int64) *int64 {
+	if n == deleter.Unknown {
+		return nil
+	}
+	return &n
+}

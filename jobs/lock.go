@@ -1,0 +1,206 @@
+package jobs
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/keyjanitor/keyjanitor/internal/topology"
+	"github.com/keyjanitor/keyjanitor/throttle"
+)
+
+// ErrBusy: another run holds the job's lock.
+var ErrBusy = errors.New("another run holds the lock")
+
+// ErrLockLost: the lock could not be renewed, so another run may hold it.
+var ErrLockLost = errors.New("the lock was lost")
+
+// The lock lives 15 s in the server and is renewed every 5 s. We count on it
+// until 13 s after the last renewal that was confirmed was sent: two seconds
+// are left for clocks that run at different speeds, and for a write that is
+// on its way.
+const (
+	lockTTL    = 15 * time.Second
+	lockRenew  = 5 * time.Second
+	lockTrust  = 13 * time.Second
+	lockPoll   = 250 * time.Millisecond
+	lockPrefix = "keyjanitor:lock:"
+)
+
+// isLockName recognises what lockName makes.
+func isLockName(name string) bool {
+	job, ours := strings.CutPrefix(name, lockPrefix)
+	return ours && job != "" && len(job) <= 64 &&
+		strings.Trim(job, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == ""
+}
+
+// lease is one run's hold on its job, kept in the target itself: whoever can
+// reach the data can see it.
+type lease struct {
+	rdb   *redis.Client
+	name  string
+	token string
+	until atomic.Int64 // monotonic: nanoseconds since start
+	start time.Time
+	stop  context.CancelFunc
+	done  chan struct{}
+}
+
+// takeLease waits up to wait for the job's lock. lost is called once if it is
+// lost later.
+//
+// Sends: SET NX PX (2.6.12) to the primary that owns the lock's name, in
+// database 0, and GET where it is taken; each 250 ms, O(1).
+func takeLease(ctx context.Context, shards []*topology.Shard, job string, wait time.Duration, lost func(error)) (*lease, error) {
+	name := lockPrefix + job
+	rdb, err := lockClient(shards, name)
+	if err != nil {
+		return nil, err
+	}
+	var token [16]byte
+	_, _ = rand.Read(token[:]) // never fails, says its documentation
+	l := &lease{rdb: rdb, name: name, token: hex.EncodeToString(token[:]), start: time.Now(), done: make(chan struct{})}
+	for deadline := time.Now().Add(wait); ; {
+		sent := time.Now()
+		ok, err := l.take(ctx)
+		if err != nil {
+			_ = rdb.Close()
+			return nil, fmt.Errorf("take the lock %q: %w", name, err)
+		}
+		if ok {
+			l.trust(sent)
+			break
+		}
+		if time.Now().After(deadline) {
+			_ = rdb.Close()
+			return nil, fmt.Errorf("%w of job %q", ErrBusy, job)
+		}
+		select {
+		case <-time.After(lockPoll):
+		case <-ctx.Done():
+			_ = rdb.Close()
+			return nil, ctx.Err()
+		}
+	}
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l.stop = stop
+	go l.renew(renewing, lost)
+	return l, nil
+}
+
+// lockClient is a client for where a lock lives.
+func lockClient(shards []*topology.Shard, name string) (*redis.Client, error) {
+	for _, s := range shards {
+		if s.Err == nil && s.Owns(topology.Slot(name)) {
+			o := *s.Client().Options()
+			o.DB = 0
+			return redis.NewClient(&o), nil
+		}
+	}
+	return nil, fmt.Errorf("take the lock %q: no reachable node owns its slot", name)
+}
+
+// take tries once. A lock that an attempt without a reply took is ours too.
+func (l *lease) take(ctx context.Context) (bool, error) {
+	ok, err := l.rdb.SetNX(ctx, l.name, l.token, lockTTL).Result()
+	if err != nil || ok {
+		return ok, err
+	}
+	holder, err := l.rdb.Get(ctx, l.name).Result()
+	if errors.Is(err, redis.Nil) {
+		return false, nil
+	}
+	return err == nil && holder == l.token, err
+}
+
+func (l *lease) trust(sent time.Time) {
+	l.until.Store(int64(sent.Add(lockTrust).Sub(l.start)))
+}
+
+// held reports, by our own monotonic clock, whether the lock is surely ours.
+func (l *lease) held() bool {
+	return l == nil || time.Since(l.start) < time.Duration(l.until.Load())
+}
+
+func (l *lease) renew(ctx context.Context, lost func(error)) {
+	defer close(l.done)
+	tick := time.NewTicker(lockRenew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		sent := time.Now()
+		switch ours, err := l.expireIn(ctx, lockTTL); {
+		case ctx.Err() != nil:
+			return
+		case err == nil && ours:
+			l.trust(sent)
+		case err == nil, !l.held():
+			l.until.Store(0)
+			lost(ErrLockLost)
+			return
+		}
+	}
+}
+
+// expireIn sets the lock's time to live if it is still ours.
+//
+// Sends: WATCH, GET, MULTI, PEXPIRE, EXEC; O(1).
+func (l *lease) expireIn(ctx context.Context, ttl time.Duration) (ours bool, err error) {
+	err = l.rdb.Watch(ctx, func(tx *redis.Tx) error {
+		holder, err := tx.Get(ctx, l.name).Result()
+		if errors.Is(err, redis.Nil) || err == nil && holder != l.token {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.PExpire(ctx, l.name, ttl)
+			return nil
+		})
+		ours = err == nil
+		return err
+	}, l.name)
+	if errors.Is(err, redis.TxFailedErr) {
+		return false, nil
+	}
+	return ours, err
+}
+
+// release gives the lock back by letting it expire at once.
+func (l *lease) release() {
+	l.stop()
+	<-l.done
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, _ = l.expireIn(ctx, time.Millisecond) // it expires by itself otherwise
+	_ = l.rdb.Close()
+}
+
+// leased is a gate that lets nothing pass once the lock is not surely ours.
+type leased struct {
+	*throttle.Gate
+	lease *lease
+}
+
+// Wait waits as the gate does, and then looks at the lock.
+func (g leased) Wait(ctx context.Context, commands, elements int, bytes int64) error {
+	if err := g.Gate.Wait(ctx, commands, elements, bytes); err != nil {
+		return err
+	}
+	if !g.lease.held() {
+		return ErrLockLost
+	}
+	return nil
+}

@@ -1,0 +1,340 @@
+// Package jobs carries out one run from end to end: it opens a target, walks
+// its shards, turns what a scan found into orders, has them carried out and
+// tells what came of it. Runs are started by hand, by a list of jobs, or on
+// their schedules; all go through Runner.Run. It promises that nothing is
+// acted on before the record of it is on disk, and that a shard that failed
+// is told and costs no other shard its results.
+package jobs
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/keyjanitor/keyjanitor/deleter"
+	"github.com/keyjanitor/keyjanitor/internal/config"
+	"github.com/keyjanitor/keyjanitor/internal/topology"
+	"github.com/keyjanitor/keyjanitor/scanner"
+	"github.com/keyjanitor/keyjanitor/throttle"
+)
+
+// The gate serves both that scan and that delete.
+var (
+	_ scanner.Gate = (*throttle.Gate)(nil)
+	_ deleter.Gate = (*throttle.Gate)(nil)
+)
+
+// Mode says how far a run goes.
+type Mode string
+
+// The modes of a run.
+const (
+	Scan    Mode = "scan"    // look and tell; nothing that writes is sent
+	Report  Mode = "report"  // judge each key as for the act, and tell
+	Execute Mode = "execute" // act
+)
+
+// ErrPartial: some shard, key or command failed; the summary says which.
+var ErrPartial = errors.New("not everything could be done")
+
+// ErrFailed: nothing useful was done.
+var ErrFailed = errors.New("nothing could be done")
+
+// ErrLimit: a safety limit ended the run before the act that would pass it.
+var ErrLimit = errors.New("stopped by a safety limit")
+
+// Request is one run.
+type Request struct {
+	Job    config.Job
+	Target config.Target
+	Mode   Mode
+	// Keys are the keys to act on, instead of a scan; nil to scan.
+	Keys iter.Seq2[Named, error]
+	// Top bounds the findings of the summary.
+	Top int
+	// Stream, if set, is given every finding once its fate is known.
+	Stream func(Finding) error
+	// Lock makes the run wait up to LockWait for other runs of its job.
+	Lock     bool
+	LockWait time.Duration
+}
+
+// Runner carries out runs. Its fields must not change while one goes on.
+type Runner struct {
+	Log      *slog.Logger
+	StateDir string
+	Protect  []string // globs
+	Pace     config.Pace
+	Audit    Auditor // nil where nothing is executed
+	Progress *Progress
+}
+
+// run is the state that the shards of one run share.
+type run struct {
+	*Runner
+	Request
+	id      string
+	namer   *deleter.Namer
+	journal *journal
+	left    []trashed // of earlier runs
+	budget  *throttle.Budget
+	removal *throttle.Budget
+	allow   *allowance
+	lease   *lease
+	cluster bool
+	cancel  context.CancelCauseFunc
+	keysErr error // of Keys
+
+	mu        sync.Mutex // guards what follows
+	summary   *Summary
+	tally     *tally
+	streamErr error
+}
+
+// Run carries out one request. The summary tells what was done also where an
+// error came back; it is nil only if the run did not begin. Errors are
+// ErrPartial, ErrFailed, ErrLimit, ErrBusy, ErrState, the cause of ctx, or
+// what kept the target from being opened.
+func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &run{
+		Runner: r, Request: q, id: runID(), cancel: cancel,
+		namer:   deleter.NewNamer(topology.Slot),
+		budget:  throttle.NewBudget(r.Pace.CommandsPerSecond, 0, 0),
+		removal: throttle.NewBudget(0, r.Pace.ElementsPerSecond, int64(r.Pace.BytesPerSecond)),
+		allow:   &allowance{limits: q.Job.Limits},
+		summary: newSummary(q),
+		tally:   newTally(q.Top, ranking(q)),
+	}
+	if t := q.Job.Limits.Time; t > 0 {
+		timer := time.AfterFunc(time.Duration(t), func() {
+			w.allow.end("time: " + t.String())
+			cancel(ErrLimit)
+		})
+		defer timer.Stop()
+	}
+	if q.Mode == Execute {
+		var err error
+		if w.journal, w.left, err = openJournal(r.StateDir, q.Target.Name); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err := w.journal.close(); err != nil {
+				r.Log.Warn("the trash journal could not be closed", "reason", err)
+			}
+		}()
+	}
+	top, err := topology.Open(ctx, q.Target, topology.Options{Writes: q.Mode == Execute, Logger: r.Log})
+	if err != nil {
+		return nil, cause(ctx, err)
+	}
+	defer top.Close()
+	w.cluster = top.Cluster
+	w.summary.Notes = append(w.summary.Notes, top.Notes...)
+
+	if q.Lock && q.Mode == Execute {
+		w.lease, err = takeLease(ctx, top.Shards(), q.Job.Name, q.LockWait, cancel)
+		if err != nil {
+			return nil, cause(ctx, err)
+		}
+		defer w.lease.release()
+	}
+	return w.shards(ctx, top.Shards())
+}
+
+func runID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, says its documentation
+	return hex.EncodeToString(b[:])
+}
+
+func newSummary(q Request) *Summary {
+	s := &Summary{
+		Job: q.Job.Name, Target: q.Target.Name, Mode: string(q.Mode), Started: time.Now(),
+		Shards: []ShardSummary{}, Findings: []Finding{}, Notes: []string{},
+		Types: []Group{}, Prefixes: []Group{}, TTL: []Group{}, Sizes: []Group{},
+	}
+	if q.Mode != Scan {
+		s.ActSummary = &ActSummary{Holds: []Hold{}}
+	}
+	return s
+}
+
+// ranking is what the findings of a run are ordered by: bytes, unless the
+// rule is about elements alone.
+func ranking(q Request) rank {
+	r := rank(byBytes)
+	if onElements(q) {
+		r = byElements
+	}
+	if q.Mode != Scan {
+		return failedFirst(r)
+	}
+	return r
+}
+
+func onElements(q Request) bool {
+	return q.Job.Select.MinElements > 0 && q.Job.Select.MinBytes == 0
+}
+
+// shards works on all shards, a few at once, and closes the summary.
+func (w *run) shards(ctx context.Context, shards []*topology.Shard) (*Summary, error) {
+	w.Progress.Shards.Add(int64(len(shards)))
+	workers := make([]*worker, len(shards))
+	for i, s := range shards {
+		workers[i] = newWorker(w, s)
+		w.Progress.KeysTotal.Add(max(0, s.Keys))
+	}
+	if w.Keys != nil {
+		w.named(ctx, workers)
+	} else {
+		w.parallel(ctx, workers, (*worker).walk)
+	}
+	return w.close(ctx, workers)
+}
+
+// named works on keys that were named instead of found, a page at a time.
+func (w *run) named(ctx context.Context, workers []*worker) {
+	w.parallel(ctx, workers, (*worker).finishLeft)
+	page := make([]Named, 0, auditPage)
+	flush := func() {
+		byWorker := map[*worker][]Named{}
+		for _, n := range page {
+			if k := route(workers, n); k != nil {
+				byWorker[k] = append(byWorker[k], n)
+			} else {
+				w.homeless(n)
+			}
+		}
+		page = page[:0]
+		for k, names := range byWorker {
+			k.do(ctx, func(ctx context.Context) error { return k.named(ctx, names) })
+		}
+	}
+	for n, err := range w.Keys {
+		if err != nil {
+			w.keysErr = err
+			break
+		}
+		if page = append(page, n); len(page) == auditPage {
+			flush()
+		}
+		if ctx.Err() != nil || w.allow.stoppedBy() != "" {
+			break
+		}
+	}
+	flush()
+	for _, k := range workers {
+		k.complete = k.err == nil && ctx.Err() == nil
+	}
+}
+
+// parallel does one step on all shards, a few at once.
+func (w *run) parallel(ctx context.Context, workers []*worker, step func(*worker, context.Context) error) {
+	var g errgroup.Group
+	g.SetLimit(max(1, w.Pace.Parallel))
+	for _, k := range workers {
+		g.Go(func() error {
+			k.do(ctx, func(ctx context.Context) error { return step(k, ctx) })
+			return nil
+		})
+	}
+	_ = g.Wait() // each worker keeps its own error
+}
+
+// route finds the shard of a named key; nil if there is none.
+func route(workers []*worker, n Named) *worker {
+	for _, k := range workers {
+		if k.shard.Server.Cluster && k.shard.Owns(topology.Slot(n.Name)) || !k.shard.Server.Cluster && k.shard.DB == n.DB {
+			return k
+		}
+	}
+	return nil
+}
+
+// homeless tells of a named key for which there is no shard: a database
+// without keys, or a slot that nobody owns.
+func (w *run) homeless(n Named) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := Finding{Name: n.Name, DB: n.DB, Type: n.Type, Outcome: string(deleter.Gone)}
+	if w.cluster {
+		f.Outcome, f.Reason = string(deleter.Failed), "no reachable node owns its slot"
+		w.summary.Outcomes.Failed++
+	} else {
+		w.summary.Outcomes.Gone++
+	}
+	w.tally.add(f)
+	w.emit(f)
+}
+
+// emit streams a finding; the caller holds mu. A reader that went away ends
+// the run.
+func (w *run) emit(f Finding) {
+	if w.Stream == nil || w.streamErr != nil {
+		return
+	}
+	if err := w.Stream(f); err != nil {
+		w.streamErr = fmt.Errorf("write findings: %w", err)
+		w.cancel(w.streamErr)
+	}
+}
+
+// cause is why a run ended: what its context says, else err.
+func cause(ctx context.Context, err error) error {
+	if c := context.Cause(ctx); c != nil {
+		return c
+	}
+	return err
+}
+
+// close sums up.
+func (w *run) close(ctx context.Context, workers []*worker) (*Summary, error) {
+	s := w.summary
+	s.Complete = w.keysErr == nil
+	failed, useful := 0, 0
+	for _, k := range workers {
+		k.closeInto(s, w.tally)
+		s.Complete = s.Complete && k.complete
+		if k.err != nil {
+			failed++
+		}
+		if k.complete || k.scanned > 0 || k.outcomes != (Outcomes{}) {
+			useful++
+		}
+	}
+	w.tally.into(s)
+	if w.Mode == Scan && !onElements(w.Request) {
+		s.TopElements = w.tally.longest.sorted()
+	}
+	s.Finished = time.Now()
+	by := w.allow.stoppedBy()
+	if by != "" {
+		s.Complete = false
+		if s.ActSummary != nil {
+			s.StoppedBy = by
+		}
+	}
+	switch {
+	case by == "" && ctx.Err() != nil:
+		return s, context.Cause(ctx)
+	case by != "":
+		return s, fmt.Errorf("%w: %s", ErrLimit, by)
+	case failed > 0 && useful == 0:
+		return s, ErrFailed
+	case w.keysErr != nil:
+		return s, fmt.Errorf("%w: %w", ErrPartial, w.keysErr)
+	case failed > 0 || !s.Complete || s.ActSummary != nil && s.Outcomes.Failed+s.Outcomes.Trashed > 0:
+		return s, ErrPartial
+	}
+	return s, nil
+}

@@ -1,0 +1,284 @@
+// Package scanner walks one shard page by page, measures the keys and keeps
+// those that a rule selects. It only reads: it promises to send no command
+// that writes, to ask for no value and no whole collection, and to hold no
+// more than one page in memory.
+package scanner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrStop, returned by the function that Walk calls, ends the walk cleanly.
+var ErrStop = errors.New("stop scanning")
+
+// kind is what the gate knows a page of a scan by.
+const kind = "scan"
+
+// Gate paces the pages.
+type Gate interface {
+	// Wait blocks until so many commands may be sent.
+	Wait(ctx context.Context, commands, elements int, bytes int64) error
+	// Batch is how many keys the next page should have.
+	Batch(kind string) int
+	// Pipeline is how many commands of n may go in one pipeline.
+	Pipeline(n int) int
+	// Observe tells what a page of n keys took.
+	Observe(kind string, n int, took time.Duration)
+}
+
+// Options say what to look for on a shard.
+type Options struct {
+	Rule Rule
+	Can  Abilities
+	// Own recognises the names that are ours: no rule selects them.
+	Own func(name string) bool
+	// Orphan recognises, in a cluster, names of slots that the node does not
+	// own: they are counted and left alone. Nil outside a cluster.
+	Orphan func(name string) bool
+}
+
+// Page is one step of a walk.
+type Page struct {
+	Keys       []Key    // what the rule selects
+	Own        []string // names of ours
+	Seen       int      // names on the page, orphans and ours included
+	Orphans    int      // names of slots that are not the node's
+	Moved      int      // keys whose slot moved away while we looked
+	Unmeasured int      // keys of a type whose bytes this server can't tell
+	Refused    int      // keys that the server would not let us measure
+	RefusedErr error    // its words, for one of them
+	Next       uint64   // the cursor after this page; 0: this was the last
+}
+
+// Scanner walks one shard.
+type Scanner struct {
+	rdb  redis.Cmdable
+	gate Gate
+	o    Options
+	plan [][]probe
+}
+
+// New returns a scanner that sends its commands through rdb, a client of
+// exactly one node: a cursor means nothing to any other.
+func New(rdb redis.Cmdable, gate Gate, o Options) *Scanner {
+	return &Scanner{rdb: rdb, gate: gate, o: o, plan: plan(&o.Rule, o.Can)}
+}
+
+// plan orders the probes of a rule: first the cheapest that decides, and for
+// the keys that are left the others. MEMORY USAGE comes first where bytes
+// decide, for it leaves LRU and LFU as they were and needs no TYPE.
+func plan(r *Rule, can Abilities) [][]probe {
+	bytes := func(rest ...probe) []probe {
+		if can.MemoryUsage {
+			return append(rest, askBytes)
+		}
+		return rest
+	}
+	switch {
+	case r.MinBytes > 0 && can.MemoryUsage:
+		return [][]probe{{askBytes}, {askType, askTTL, askEncoding}, {askLength}}
+	case r.MinElements > 0 || r.MinBytes > 0:
+		return [][]probe{{askType}, {askLength}, bytes(askTTL, askEncoding)}
+	case len(r.Types) > 0:
+		return [][]probe{{askType}, bytes(askTTL, askEncoding), {askLength}}
+	case r.onTTL():
+		return [][]probe{{askTTL}, bytes(askType, askEncoding), {askLength}}
+	}
+	return [][]probe{bytes(askType, askTTL, askEncoding), {askLength}}
+}
+
+// Walk scans the shard from a cursor (0: from the start) and calls fn with
+// every page in turn, in the caller's goroutine. An error of fn ends the
+// walk; ErrStop ends it without an error. The walk is complete when fn has
+// accepted a page whose Next is 0, and only then does Walk return nil
+// without having been stopped.
+//
+// Sends: SCAN with a COUNT that makes a page take the target, and per page
+// one to three pipelines of probes; the SCAN of the next page travels with
+// the first of them.
+func (s *Scanner) Walk(ctx context.Context, from uint64, fn func(Page) error) error {
+	if err := s.gate.Wait(ctx, 1, 0, 0); err != nil {
+		return err
+	}
+	next, _, err := ask(ctx, s.rdb, nil, nil, &from, s.count())
+	if err != nil {
+		return err
+	}
+	idle := 0 // pages in a row that came back empty with the cursor they were asked from
+	for cursor := from; ; {
+		if next.next == cursor && next.next != 0 && len(next.names) == 0 {
+			if idle++; idle > 3 {
+				return fmt.Errorf("scan does not move on from cursor %d; is this a proxy that answers for several servers?", cursor)
+			}
+		} else {
+			idle = 0
+		}
+		cursor = next.next
+		p, keys := s.sift(next)
+		next, err = s.measure(ctx, &p, keys)
+		if err != nil {
+			return err
+		}
+		if err := fn(p); err != nil {
+			if errors.Is(err, ErrStop) {
+				return nil
+			}
+			return err
+		}
+		if p.Next == 0 {
+			return nil
+		}
+	}
+}
+
+// count is the COUNT of the next page.
+func (s *Scanner) count() int {
+	return max(1, s.gate.Pipeline(s.gate.Batch(kind))/len(s.plan[0]))
+}
+
+// sift takes repeats, orphans and our own names out of a page and returns
+// the keys whose names the rule allows.
+func (s *Scanner) sift(raw page) (Page, []*Key) {
+	p := Page{Next: raw.next}
+	keys := make([]Key, 0, len(raw.names))
+	seen := make(map[string]struct{}, len(raw.names))
+	for _, name := range raw.names {
+		if _, again := seen[name]; again {
+			continue
+		}
+		seen[name] = struct{}{}
+		p.Seen++
+		switch {
+		case s.o.Orphan != nil && s.o.Orphan(name):
+			p.Orphans++
+		case s.o.Own(name):
+			p.Own = append(p.Own, name)
+		case s.o.Rule.MatchName(name):
+			keys = append(keys, blank(name))
+		}
+	}
+	return p, pointers(keys)
+}
+
+func blank(name string) Key {
+	return Key{Name: name, Bytes: Unknown, Elements: Unknown, TTL: Unknown}
+}
+
+func pointers(keys []Key) []*Key {
+	out := make([]*Key, len(keys))
+	for i := range keys {
+		out[i] = &keys[i]
+	}
+	return out
+}
+
+// measure asks about the keys of a page and, in the same round trip, for the
+// next page.
+func (s *Scanner) measure(ctx context.Context, p *Page, keys []*Key) (next page, err error) {
+	var took time.Duration
+	for i, probes := range s.plan {
+		var cursor *uint64
+		if i == 0 && p.Next != 0 {
+			cursor = &p.Next
+		}
+		asked := askable(keys, probes, s.o.Can)
+		if len(asked) == 0 && cursor == nil {
+			continue
+		}
+		if err := s.gate.Wait(ctx, len(asked)*len(probes)+1, 0, 0); err != nil {
+			return page{}, err
+		}
+		start := time.Now()
+		got, lost, err := ask(ctx, s.rdb, asked, probes, cursor, s.count())
+		if err != nil {
+			return page{}, err
+		}
+		took += time.Since(start)
+		if cursor != nil {
+			next = got
+		}
+		keys = s.keep(p, keys, asked, lost)
+	}
+	s.gate.Observe(kind, max(p.Seen, 1), took)
+	for _, k := range keys {
+		switch {
+		case s.o.Rule.Selects(k):
+			p.Keys = append(p.Keys, *k)
+		case k.Bytes == Unknown && s.o.Rule.MinBytes > 0:
+			p.Unmeasured++
+		}
+	}
+	return next, nil
+}
+
+// askable is the part of keys that a pipeline of probes concerns. A length
+// is asked of what can be counted, and of a string only where nothing else
+// tells its size: the command would refresh its LRU and LFU clock.
+func askable(keys []*Key, probes []probe, can Abilities) []*Key {
+	if len(probes) != 1 || probes[0] != askLength {
+		return keys
+	}
+	out := make([]*Key, 0, len(keys))
+	for _, k := range keys {
+		if counts(k.Type) || k.Type == "string" && !can.MemoryUsage {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// keep drops from keys what is lost or already ruled out, and counts on the
+// page what was refused.
+func (s *Scanner) keep(p *Page, keys, asked []*Key, lost []error) []*Key {
+	out := keys[:0]
+	j := 0
+	for _, k := range keys {
+		var err error
+		if j < len(asked) && asked[j] == k {
+			err = lost[j]
+			j++
+		}
+		switch {
+		case errors.Is(err, errGone):
+			k.Type = None
+		case err != nil && moved(err):
+			p.Moved++
+		case err != nil:
+			p.Refused++
+			p.RefusedErr = err
+		case !s.o.Rule.rejects(k):
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Measure looks at named keys whatever the rule says. One that does not exist
+// comes back with the type None, one that may not be looked at without a type.
+//
+// Sends: TYPE, PTTL, OBJECT ENCODING, MEMORY USAGE where there, and the
+// length command of each key's type, in pipelines of at most a page.
+func (s *Scanner) Measure(ctx context.Context, names []string) ([]Key, error) {
+	all := Rule{}
+	m := &Scanner{rdb: s.rdb, gate: s.gate, o: Options{Rule: all, Can: s.o.Can}, plan: plan(&all, s.o.Can)}
+	out := make([]Key, 0, len(names))
+	for len(names) > 0 {
+		n := min(len(names), m.count())
+		keys := make([]Key, n)
+		for i, name := range names[:n] {
+			keys[i] = blank(name)
+		}
+		names = names[n:]
+		p := Page{Seen: n}
+		if _, err := m.measure(ctx, &p, pointers(keys)); err != nil {
+			return nil, err
+		}
+		out = append(out, keys...)
+	}
+	return out, nil
+}

@@ -1,0 +1,71 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/time/rate"
+)
+
+// Budget bounds commands, elements and bytes per second. It may be shared by
+// any number of gates: what one takes, the others wait for.
+type Budget struct {
+	commands, elements, bytes *rate.Limiter // nil: unlimited
+}
+
+// slicesPerSecond is how finely a rate is dealt out: a quarter of a second's
+// worth may go at once, and no batch is larger than that, so that a small
+// budget becomes small batches rather than rare large ones.
+const slicesPerSecond = 4
+
+// NewBudget returns a budget of so many per second; 0 is unlimited.
+func NewBudget(commands, elements, bytes int64) *Budget {
+	return &Budget{commands: limiter(commands), elements: limiter(elements), bytes: limiter(bytes)}
+}
+
+func limiter(perSecond int64) *rate.Limiter {
+	if perSecond <= 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(perSecond), int(max(1, perSecond/slicesPerSecond)))
+}
+
+// Wait blocks until the budget allows so many commands, elements about to be
+// removed and bytes about to be released, or ctx is done.
+func (b *Budget) Wait(ctx context.Context, commands, elements int, bytes int64) error {
+	err := waitN(ctx, b.commands, int64(commands))
+	if err == nil {
+		err = waitN(ctx, b.elements, int64(elements))
+	}
+	if err == nil {
+		err = waitN(ctx, b.bytes, bytes)
+	}
+	if err != nil {
+		return fmt.Errorf("wait for budget: %w", err)
+	}
+	return nil
+}
+
+// waitN takes n in pieces: WaitN refuses, instead of waiting, what exceeds
+// the burst.
+func waitN(ctx context.Context, l *rate.Limiter, n int64) error {
+	if l == nil {
+		return nil
+	}
+	for n > 0 {
+		piece := min(n, int64(l.Burst()))
+		if err := l.WaitN(ctx, int(piece)); err != nil {
+			return err
+		}
+		n -= piece
+	}
+	return nil
+}
+
+// burst is the most that l lets through in one piece, at most n and at least 1.
+func burst(l *rate.Limiter, n int) int {
+	if l != nil {
+		n = min(n, l.Burst())
+	}
+	return max(1, n)
+}

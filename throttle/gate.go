@@ -1,0 +1,109 @@
+// Package throttle decides whether a shard may be given more work, how much
+// at once, and when. A gate stands before every page of a scan and every
+// batch of a removal. It promises that a batch is sized by what the ones
+// before it took the server, that we stay away from the server for as long
+// as the share we may use demands, and that budgets are kept. It sends
+// nothing itself.
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Options make a gate.
+type Options struct {
+	Target  time.Duration // server time one page or batch may take, above 0
+	Share   float64       // share of the server's main thread, above 0, at most 1
+	Budgets []*Budget     // each must allow what passes; shared or not
+}
+
+// Gate paces one kind of work on one shard. It is safe for concurrent use,
+// though a shard's work is sequential.
+type Gate struct {
+	o Options
+
+	mu        sync.Mutex
+	roundTrip time.Duration
+	free      time.Time // before this moment we stay away
+	batches   map[string]*batch
+}
+
+// New returns a gate that is open.
+func New(o Options) *Gate {
+	return &Gate{o: o, batches: map[string]*batch{}}
+}
+
+// SetRoundTrip tells the gate what an idle PING takes, so that the network is
+// not taken for the server's work.
+func (g *Gate) SetRoundTrip(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.roundTrip = d
+}
+
+// Wait blocks until so many commands, which remove so many elements and
+// release so many bytes, may be sent, or ctx is done: then its error says so
+// and nothing may be sent.
+func (g *Gate) Wait(ctx context.Context, commands, elements int, bytes int64) error {
+	for _, b := range g.o.Budgets {
+		if err := b.Wait(ctx, commands, elements, bytes); err != nil {
+			return err
+		}
+	}
+	g.mu.Lock()
+	away := time.Until(g.free)
+	g.mu.Unlock()
+	if away <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(away)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for share: %w", ctx.Err())
+	}
+}
+
+// Batch is how many elements the next call of a kind should take, at least 1.
+func (g *Gate) Batch(kind string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.kind(kind).size
+	for _, b := range g.o.Budgets {
+		n = burst(b.elements, n)
+	}
+	return n
+}
+
+// Pipeline is how many commands one pipeline may hold, at least 1 and at most n.
+func (g *Gate) Pipeline(n int) int {
+	for _, b := range g.o.Budgets {
+		n = burst(b.commands, n)
+	}
+	return n
+}
+
+// Observe tells the gate that a call of a kind for n elements took so long.
+// What exceeds the round trip was the server's; for it we stay away
+// t·(1/share − 1), so that over time the share is kept.
+func (g *Gate) Observe(kind string, n int, took time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := max(0, took-g.roundTrip)
+	g.free = time.Now().Add(time.Duration(float64(t) * (1/g.o.Share - 1)))
+	g.kind(kind).observe(n, t, g.o.Target)
+}
+
+func (g *Gate) kind(name string) *batch {
+	b := g.batches[name]
+	if b == nil {
+		b = newBatch()
+		g.batches[name] = b
+	}
+	return b
+}
