@@ -13,7 +13,7 @@ import (
 	"github.com/keyjanitor/keyjanitor/internal/config"
 )
 
-// Daemon runs jobs on their schedules until its context is done. Each job has
+// Daemon runs jobs on their schedules. Each job has
 // one goroutine that both waits and runs, so a job never overlaps itself;
 // times that pass while it runs are skipped, and told.
 type Daemon struct {
@@ -26,30 +26,37 @@ type Daemon struct {
 // not notice that the machine slept or that its clock was set.
 const recheck = 30 * time.Second
 
-// Run blocks until ctx is done and every job that was running has returned.
-func (d *Daemon) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
+// Check reports a job whose schedule can't be kept.
+func (d *Daemon) Check() error {
 	for _, j := range d.Jobs {
 		if j.Schedule == "" {
 			continue
 		}
-		when, err := NewSchedule(j)
-		if err != nil {
+		if _, err := NewSchedule(j); err != nil {
 			return err
 		}
-		wg.Go(func() { d.loop(ctx, j, when) })
 	}
-	wg.Wait()
-	<-ctx.Done()
-	return context.Cause(ctx)
+	return nil
 }
 
-func (d *Daemon) loop(ctx context.Context, j config.Job, when cron.Schedule) {
+// Run fires jobs until waiting is done, and returns when every job that was
+// running has. What it fires is given ctx.
+func (d *Daemon) Run(waiting, ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, j := range d.Jobs {
+		if when, err := NewSchedule(j); j.Schedule != "" && err == nil {
+			wg.Go(func() { d.loop(waiting, ctx, j, when) })
+		}
+	}
+	wg.Wait()
+}
+
+func (d *Daemon) loop(waiting, ctx context.Context, j config.Job, when cron.Schedule) {
 	for due := when.Next(time.Now()); ; {
 		wait := min(time.Until(due), recheck)
 		timer := time.NewTimer(max(0, wait))
 		select {
-		case <-ctx.Done():
+		case <-waiting.Done():
 			timer.Stop()
 			return
 		case <-timer.C:

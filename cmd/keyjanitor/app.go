@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// process is the world that a command runs in.
+type process struct {
+	getenv         func(string) string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+func (p process) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(p.stderr, nil))
+}
+
+// run carries out one command line and returns its exit code.
+func run(ctx context.Context, args []string, p process) int {
+	app := newApp(p)
+	err := app.RunContext(ctx, args)
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			fmt.Fprintf(p.stderr, "keyjanitor: %s\n", strings.TrimSuffix(line, "\n"))
+		}
+	}
+	return codeOf(err)
+}
+
+func newApp(p process) *cli.App {
+	app := &cli.App{
+		Name:                      "keyjanitor",
+		Usage:                     "find oversized keys in Redis and Valkey and remove them in steps that no other client notices",
+		Version:                   version,
+		HideVersion:               true,
+		HideHelpCommand:           true,
+		DisableSliceFlagSeparator: true,
+		Reader:                    p.stdin,
+		Writer:                    p.stdout,
+		ErrWriter:                 p.stderr,
+		ExitErrHandler:            func(*cli.Context, error) {}, // run maps errors to codes
+		Commands: []*cli.Command{
+			p.scanCommand(), p.cleanCommand(), p.deleteCommand(), p.runCommand(),
+			p.daemonCommand(), p.checkCommand(), p.demoCommand(), p.versionCommand(),
+		},
+		Description: "Nothing is changed without --execute, or mode: execute in a job.\n\n" +
+			"Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 partial, 4 stopped by a safety\n" +
+			"limit, 5 another run holds the lock, 130 interrupted, 143 terminated.",
+		Action: func(c *cli.Context) error {
+			if name := c.Args().First(); name != "" {
+				return usagef("no command is named %q; keyjanitor --help lists them", name)
+			}
+			return cli.ShowAppHelp(c)
+		},
+	}
+	app.OnUsageError = usageOf
+	for _, cmd := range app.Commands {
+		cmd.OnUsageError = usageOf
+		cmd.HideHelpCommand = true
+		cmd.Action = withoutArguments(cmd.Action)
+	}
+	return app
+}
+
+func usageOf(c *cli.Context, err error, _ bool) error {
+	return usagef("%s; keyjanitor %s --help lists the flags", err, c.Command.Name)
+}
+
+// withoutArguments refuses what stands outside of flags: the library stops
+// reading flags at the first of them, so that a --execute or a --match after
+// it would be lost.
+func withoutArguments(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.Args().Present() {
+			return usagef("unexpected argument %q; everything is given by flags, see keyjanitor %s --help", c.Args().First(), c.Command.Name)
+		}
+		return action(c)
+	}
+}
+
+func (p process) versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "version",
+		Usage: "print the version",
+		Action: func(*cli.Context) error {
+			_, err := fmt.Fprintf(p.stdout, "keyjanitor %s (%s %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// joined is several problems as one usage error; nil if there are none.
+func joined[T fmt.Stringer](problems []T) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = p.String()
+	}
+	return usageError{strings.Join(lines, "\n")}
+}
+
+// asUsage makes a usage error of any error that says what is wrong with a flag.
+func asUsage(err error) error {
+	var usage usageError
+	if err == nil || errors.As(err, &usage) {
+		return err
+	}
+	return usageError{err.Error()}
+}

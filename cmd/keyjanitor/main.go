@@ -1,0 +1,37 @@
+// Command keyjanitor finds oversized keys in Redis and Valkey and removes
+// them in steps that no other client notices.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// version is set by the build.
+var version = "dev"
+
+// grace bounds how long a run may take to finish the batch at hand after a
+// signal. A batch takes a millisecond; a server that does not answer costs
+// one read timeout of 5 s.
+const grace = 8 * time.Second
+
+func main() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		first := stopped{(<-signals).(syscall.Signal)}
+		cancel(first)
+		select {
+		case <-signals:
+		case <-time.After(grace):
+		}
+		os.Exit(first.code())
+	}()
+	os.Exit(run(ctx, os.Args, process{
+		getenv: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+	}))
+}

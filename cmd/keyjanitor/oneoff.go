@@ -1,0 +1,200 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"iter"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/keyjanitor/keyjanitor/internal/audit"
+	"github.com/keyjanitor/keyjanitor/internal/config"
+	"github.com/keyjanitor/keyjanitor/jobs"
+)
+
+func (p process) scanCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "scan",
+		Usage: "find keys and report them; never writes",
+		Description: example(
+			"keyjanitor scan --url redis://10.0.0.5:6379 --min-elements 100000",
+			"keyjanitor scan --url redis+cluster://10.0.0.5:7000 --min-bytes 10MiB --format json",
+			"keyjanitor scan --url redis://10.0.0.5:6379 --prefix 'session:' --no-ttl --format jsonl --output found.jsonl",
+		),
+		Flags: flags(connectionFlags(), selectionFlags(), paceFlags(false), outputFlags()),
+		Action: func(c *cli.Context) error {
+			return p.oneOff(c, jobs.Scan, nil)
+		},
+	}
+}
+
+func (p process) cleanCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "clean",
+		Usage: "scan and act on what matches; reports unless --execute",
+		Description: example(
+			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'mi:' --type hash --min-elements 10000",
+			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'mi:' --type hash --min-elements 10000 --execute",
+			"keyjanitor clean --url redis+cluster://10.0.0.5:7000 --match 'old:*' --max-share 10% --max-keys 100000 --execute",
+		),
+		Flags: flags(connectionFlags(), selectionFlags(), []cli.Flag{
+			&cli.BoolFlag{Name: "all-keys", Category: selecting, Usage: "consent to act on keys of any name"},
+			&cli.StringFlag{Name: "action", Category: acting, Value: "delete", Usage: "what to do: delete"},
+		}, actionFlags(), paceFlags(true), outputFlags()),
+		Action: func(c *cli.Context) error {
+			switch action := c.String("action"); action {
+			case "delete":
+			case "trim", "expire", "defuse", "prune-index":
+				return usagef("--action %s is not supported by this version; write delete", action)
+			default:
+				return usagef("--action %s: unknown action; write delete", action)
+			}
+			return p.oneOff(c, jobs.Report, nil)
+		},
+	}
+}
+
+func (p process) deleteCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "delete",
+		Usage: "act on named keys; reports unless --execute",
+		Description: example(
+			"keyjanitor delete --url redis://10.0.0.5:6379 --key mii:0 --execute",
+			"keyjanitor delete --url redis://10.0.0.5:6379 --keys-file found.jsonl --execute",
+			"some-command | keyjanitor delete --url redis://10.0.0.5:6379/2 --keys-file - --null --execute",
+		),
+		Flags: flags(connectionFlags(), []cli.Flag{
+			&cli.StringSliceFlag{Name: "key", Category: selecting, Usage: "the key `NAME`; repeatable"},
+			&cli.StringFlag{Name: "keys-file", Category: selecting, Usage: "`FILE` of JSON lines as scan writes them; - for standard input"},
+			&cli.BoolFlag{Name: "null", Category: selecting, Usage: "the file holds plain names, each ended by a NUL byte"},
+		}, selectionFlags(), actionFlags(), paceFlags(true), outputFlags()),
+		Action: func(c *cli.Context) error {
+			if c.IsSet("key") == c.IsSet("keys-file") {
+				return usagef("which keys? write --key NAME, as often as needed, or --keys-file FILE")
+			}
+			if c.Bool("null") && !c.IsSet("keys-file") {
+				return usagef("--null says how a --keys-file is written; add one")
+			}
+			return p.oneOff(c, jobs.Report, p.keys)
+		},
+	}
+}
+
+// keys is the sequence of keys that delete's flags name, in database db where
+// they do not say.
+func (p process) keys(c *cli.Context, db int) (iter.Seq2[jobs.Named, error], io.Closer, error) {
+	if c.IsSet("key") {
+		names := c.StringSlice("key")
+		return func(yield func(jobs.Named, error) bool) {
+			for _, name := range names {
+				if !yield(jobs.Named{Name: name, DB: db}, nil) {
+					return
+				}
+			}
+		}, io.NopCloser(nil), nil
+	}
+	file := io.NopCloser(p.stdin)
+	if name := c.String("keys-file"); name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, nil, usagef("--keys-file: %s", err)
+		}
+		file = f
+	}
+	if c.Bool("null") {
+		return jobs.NamesFromNull(file, db), file, nil
+	}
+	return jobs.NamesFromJSON(file, db), file, nil
+}
+
+// flags joins groups of flags.
+func flags(groups ...[]cli.Flag) []cli.Flag {
+	var all []cli.Flag
+	for _, g := range groups {
+		all = append(all, g...)
+	}
+	return all
+}
+
+// keysOf gives the keys to act on instead of a scan.
+type keysOf func(c *cli.Context, db int) (iter.Seq2[jobs.Named, error], io.Closer, error)
+
+// oneOff carries out scan, clean and delete.
+func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
+	s, err := p.connection(c)
+	if err != nil {
+		return err
+	}
+	if mode == jobs.Report && c.Bool("execute") {
+		mode = jobs.Execute
+	}
+	r := &reader{c: c}
+	q := jobs.Request{Mode: mode, Target: s.target, Top: c.Int("top")}
+	q.Job.Select = r.selection()
+	r.check(q.Job.Select.Problems(mode != jobs.Scan && keys == nil), selectionNames)
+	if mode != jobs.Scan {
+		q.Job.Limits = r.limits()
+		q.Job.Action.Delete = &config.Delete{Method: config.Method(c.String("method"))}
+		r.check(q.Job.Action.Problems(), map[string]string{"delete.method": "method"})
+	}
+	pace := r.pace(s.config.Pace)
+	if err := r.err(); err != nil {
+		return err
+	}
+	if _, err := forgive(nil, c.String("ok-on")); err != nil {
+		return err
+	}
+	if keys != nil {
+		db := 0
+		if len(s.target.DBs) > 1 {
+			return usagef("--db: keys that are named are in one database; give one")
+		}
+		if len(s.target.DBs) == 1 {
+			db = s.target.DBs[0]
+		}
+		q.Target.DBs = nil // lines of the file may name any database
+		names, file, err := keys(c, db)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		q.Keys = names
+	}
+	out, err := p.output(c)
+	if err != nil {
+		return err
+	}
+	q.Stream = out.finding()
+	runner, done, err := p.runner(s.config, pace, mode == jobs.Execute)
+	if err != nil {
+		return errors.Join(err, out.close(false))
+	}
+	end := p.show(c, runner.Progress)
+	summary, err := runner.Run(c.Context, q)
+	end()
+	if wrote := out.one(summary); err == nil {
+		err = wrote
+	}
+	if closed := done(); err == nil {
+		err = closed
+	}
+	err, _ = forgive(err, c.String("ok-on"))
+	return err
+}
+
+// runner makes a runner, with an audit if it is to execute; done closes it.
+func (p process) runner(cfg *config.Config, pace config.Pace, execute bool) (_ *jobs.Runner, done func() error, err error) {
+	r := &jobs.Runner{
+		Log: p.logger(), StateDir: cfg.StateDir, Protect: cfg.Protect, Pace: pace, Progress: &jobs.Progress{},
+	}
+	if !execute {
+		return r, func() error { return nil }, nil
+	}
+	file, err := audit.Open(cfg.StateDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Audit = file
+	return r, file.Close, nil
+}

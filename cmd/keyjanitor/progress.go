@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/schollz/progressbar/v3"
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/keyjanitor/keyjanitor/jobs"
+)
+
+// How often progress is shown: on a terminal often enough to see it move,
+// elsewhere seldom enough not to fill a log.
+const (
+	barEvery  = 200 * time.Millisecond
+	lineEvery = 10 * time.Second
+)
+
+// show tells of a run's progress on stderr until the function it returns is
+// called.
+func (p process) show(c *cli.Context, g *jobs.Progress) (end func()) {
+	if c.Bool("quiet") {
+		return func() {}
+	}
+	every, tell, finish := lineEvery, func() { fmt.Fprintln(p.stderr, progressLine(g)) }, func() {}
+	if f, ok := p.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		every, tell, finish = bar(p.stderr, g)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				finish()
+				return
+			case <-tick.C:
+				tell()
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-done
+	}
+}
+
+func progressLine(g *jobs.Progress) string {
+	line := fmt.Sprintf("%s of about %s keys scanned, %s matched", humanize.Comma(g.KeysScanned.Load()),
+		humanize.Comma(g.KeysTotal.Load()), humanize.Comma(g.KeysMatched.Load()))
+	if acted := g.KeysActed.Load(); acted > 0 {
+		line += fmt.Sprintf(", %s done", humanize.Comma(acted))
+	}
+	if n := g.Elements.Load(); n > 0 {
+		line += fmt.Sprintf(", %s elements removed", humanize.Comma(n))
+	}
+	return line
+}
+
+func bar(w io.Writer, g *jobs.Progress) (every time.Duration, tell, finish func()) {
+	b := progressbar.NewOptions64(1,
+		progressbar.OptionSetWriter(w), progressbar.OptionSetWidth(24), progressbar.OptionThrottle(0),
+		progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(true),
+		progressbar.OptionSetTheme(progressbar.Theme{Saucer: "=", SaucerHead: ">", SaucerPadding: " ", BarStart: "[", BarEnd: "]"}))
+	tell = func() {
+		total := max(g.KeysTotal.Load(), g.KeysScanned.Load()+1)
+		b.ChangeMax64(total)
+		b.Describe(progressLine(g))
+		_ = b.Set64(g.KeysScanned.Load())
+	}
+	return barEvery, tell, func() { _ = b.Clear() }
+}
