@@ -70,7 +70,7 @@ func (k *worker) prepare(ctx context.Context) error {
 	k.gates = []*throttle.Gate{looking, acting}
 	can := k.shard.Can
 	o := scanner.Options{
-		Rule: ruleOf(k.Job.Select), Can: scanner.Abilities{MemoryUsage: can.MemoryUsage}, Own: k.own,
+		Rule: ruleOf(k.Job.Select), Can: scanner.Abilities{MemoryUsage: can.MemoryUsage, Encoding: can.Encoding}, Own: k.own,
 	}
 	if k.shard.Server.Cluster {
 		o.Orphan = func(name string) bool { return !k.shard.Owns(topology.Slot(name)) }

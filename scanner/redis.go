@@ -11,6 +11,7 @@ import (
 // Abilities is what the shard's server lets a scan ask.
 type Abilities struct {
 	MemoryUsage bool // since 4.0
+	Encoding    bool // OBJECT ENCODING
 }
 
 // probe is one question about a key.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -73,23 +74,22 @@ func New(rdb redis.Cmdable, gate Gate, o Options) *Scanner {
 // the keys that are left the others. MEMORY USAGE comes first where bytes
 // decide, for it leaves LRU and LFU as they were and needs no TYPE.
 func plan(r *Rule, can Abilities) [][]probe {
-	bytes := func(rest ...probe) []probe {
-		if can.MemoryUsage {
-			return append(rest, askBytes)
-		}
-		return rest
+	able := func(probes ...probe) []probe {
+		return slices.DeleteFunc(probes, func(p probe) bool {
+			return p == askBytes && !can.MemoryUsage || p == askEncoding && !can.Encoding
+		})
 	}
 	switch {
 	case r.MinBytes > 0 && can.MemoryUsage:
-		return [][]probe{{askBytes}, {askType, askTTL, askEncoding}, {askLength}}
+		return [][]probe{{askBytes}, able(askType, askTTL, askEncoding), {askLength}}
 	case r.MinElements > 0 || r.MinBytes > 0:
-		return [][]probe{{askType}, {askLength}, bytes(askTTL, askEncoding)}
+		return [][]probe{{askType}, {askLength}, able(askBytes, askTTL, askEncoding)}
 	case len(r.Types) > 0:
-		return [][]probe{{askType}, bytes(askTTL, askEncoding), {askLength}}
+		return [][]probe{{askType}, able(askBytes, askTTL, askEncoding), {askLength}}
 	case r.onTTL():
-		return [][]probe{{askTTL}, bytes(askType, askEncoding), {askLength}}
+		return [][]probe{{askTTL}, able(askType, askBytes, askEncoding), {askLength}}
 	}
-	return [][]probe{bytes(askType, askTTL, askEncoding), {askLength}}
+	return [][]probe{able(askType, askBytes, askTTL, askEncoding), {askLength}}
 }
 
 // Walk scans the shard from a cursor (0: from the start) and calls fn with

@@ -29,7 +29,8 @@ func (p process) demoCommand() *cli.Command {
 const (
 	demoSmall     = 2000
 	demoOversized = 20_000
-	demoThreshold = 10_000
+	demoZset      = 2000 // the imitation sorts a sorted set anew for each command
+	demoThreshold = 1000
 )
 
 func (p process) demo(ctx context.Context) error {
@@ -49,8 +50,9 @@ func (p process) demo(ctx context.Context) error {
 
 	url := "redis://" + server.Addr()
 	rule := fmt.Sprintf("--min-elements %d", demoThreshold)
-	fmt.Fprintf(p.stdout, "An embedded server at %s holds %d keys; four of them have grown to %d elements.\n", server.Addr(), demoSmall+4, demoOversized)
+	fmt.Fprintf(p.stdout, "An embedded server at %s holds %d keys; four of them have grown.\n", server.Addr(), demoSmall+4)
 	cfg := &config.Config{StateDir: state, Pace: config.DefaultPace()}
+	cfg.Pace.MaxShare = 100 // nobody else uses this server
 	steps := []struct {
 		command, says string
 		mode          jobs.Mode
@@ -107,7 +109,9 @@ func fillDemo(ctx context.Context, addr string) error {
 		pipe.HSet(ctx, "mi:0", "message:"+n, "text "+n)
 		pipe.RPush(ctx, "queue:mail", "letter "+n)
 		pipe.SAdd(ctx, "online:users", "user:"+n)
-		pipe.ZAdd(ctx, "delay:0", redis.Z{Score: float64(i / 2), Member: "task:" + n})
+	}
+	for i := range demoZset {
+		pipe.ZAdd(ctx, "delay:0", redis.Z{Score: float64(i / 2), Member: "task:" + strconv.Itoa(i)})
 	}
 	_, err := pipe.Exec(ctx)
 	return err

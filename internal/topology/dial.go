@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -124,7 +123,7 @@ func isSocket(addr string) bool { return strings.Contains(addr, "/") }
 // because reply shapes are then the same on every version. No identity, no
 // client name and no maintenance notifications: each is a command that a
 // least-privilege user or an old server refuses. No second pool for
-// pipelines: we have one connection per worker.
+// pipelines: a shard's two connections are all it needs.
 func (d *dialer) options(addr string, db int) *redis.Options {
 	return &redis.Options{
 		Network:                  "tcp", // dial decides
@@ -142,7 +141,7 @@ func (d *dialer) options(addr string, db int) *redis.Options {
 		ReadTimeout:              d.readTimeout,
 		WriteTimeout:             d.readTimeout,
 		ContextTimeoutEnabled:    true,
-		PoolSize:                 2, // the worker's and the health sampler's
+		PoolSize:                 poolSize,
 		PipelinePoolSize:         -1,
 	}
 }
@@ -163,5 +162,3 @@ func (d *dialer) user() string {
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
-
-var errNoAddress = errors.New("no address configured")

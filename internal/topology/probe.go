@@ -12,8 +12,8 @@ import (
 )
 
 // probe learns what the node lets us do by doing it to a random key that does
-// not exist. Each refusal counts in the server's error statistics, so there is
-// one command per ability, once per node, and none that the version rules out.
+// not exist. Each refusal counts in the server's error statistics, so there
+// are few, once per node, and none that the version rules out.
 // A reply that never comes is an error, not a "no".
 //
 // Sends: SCAN 0 COUNT 1 TYPE string, MEMORY USAGE, OBJECT ENCODING, EVAL of a
@@ -138,7 +138,7 @@ func (l *link) probeNoValues(ctx context.Context, _ string) error {
 		v, reason = no, "COMMAND DOCS hscan does not name NOVALUES"
 	case known:
 		l.can.NoValues = true
-		l.why[abilityNoValues] = fmt.Sprintf("assumed of %s: COMMAND DOCS is refused (%s)", l.server, reason)
+		l.why[abilityNoValues] = strings.TrimSpace(fmt.Sprintf("assumed of %s: COMMAND DOCS does not tell %s", l.server, reason))
 		return nil
 	default:
 		v = later

@@ -86,9 +86,15 @@ func (p *process) run() {
 		p.t.Fatal(err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; {
+		// An answer, be it NOAUTH, comes only when all sockets are open.
 		if conn, err := net.Dial("tcp", p.addr()); err == nil {
+			conn.SetDeadline(time.Now().Add(time.Second))
+			fmt.Fprint(conn, "PING\r\n")
+			n, _ := conn.Read(make([]byte, 64))
 			conn.Close()
-			return
+			if n > 0 {
+				return
+			}
 		}
 		if time.Now().After(deadline) {
 			p.t.Fatalf("%s does not listen", p.addr())

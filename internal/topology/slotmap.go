@@ -68,8 +68,15 @@ func parseSlotMap(reply any, seedHost string) ([]clusterNode, error) {
 	if len(nodes) == 0 {
 		return nil, errors.New("no node of the cluster owns a slot")
 	}
+	// Up to 6.x the reply goes node by node, in no order that lasts.
+	for _, n := range nodes {
+		slices.SortFunc(n.slots, byFirst)
+	}
+	slices.SortFunc(nodes, func(a, b clusterNode) int { return byFirst(a.slots[0], b.slots[0]) })
 	return nodes, nil
 }
+
+func byFirst(a, b SlotRange) int { return a.First - b.First }
 
 func parseNode(v any, seedHost string) (clusterNode, error) {
 	fields, ok := v.([]any)
@@ -119,7 +126,7 @@ func uncovered(nodes []clusterNode) []SlotRange {
 	for _, n := range nodes {
 		owned = append(owned, n.slots...)
 	}
-	slices.SortFunc(owned, func(a, b SlotRange) int { return a.First - b.First })
+	slices.SortFunc(owned, byFirst)
 	var gaps []SlotRange
 	next := 0
 	for _, r := range owned {

@@ -16,6 +16,9 @@ func TestParseSlotMap(t *testing.T) {
 		"3.2, no ids, one node in two ranges": {
 			[]any{entry(0, 9, "10.0.0.1", int64(7000)), entry(10, 19, "10.0.0.2", int64(7000)), entry(20, 16383, "10.0.0.1", int64(7000))},
 			"[10.0.0.1:7000] [0-9 20-16383] false; [10.0.0.2:7000] [10-19] false; "},
+		"unsorted": {
+			[]any{entry(20, 29, "b", int64(1), "id2"), entry(10, 19, "a", int64(1), "id1"), entry(0, 9, "a", int64(1), "id1")},
+			"[a:1] [0-9 10-19] false; [b:1] [20-29] false; "},
 		"one node under two addresses is one": {
 			[]any{entry(0, 9, "a", int64(1), "id1"), entry(10, 10, "b", int64(2), "id1")},
 			"[a:1] [0-9 10] false; "},

@@ -141,8 +141,8 @@ func TestReadOnlyProbingSendsNoWrite(t *testing.T) {
 
 func TestUnlinkRenamedAway(t *testing.T) {
 	eachServer(t, func(t *testing.T, binary string) {
+		start(t, binary).needs(4, 0)
 		p := start(t, binary, `rename-command UNLINK ""`)
-		p.needs(4, 0)
 		s := mustOpen(t, p.target(), Options{Writes: true}).Shards()[0]
 		if s.Can.Unlink || !s.Can.Rename || !strings.HasPrefix(s.Why["unlink"], "ERR unknown command") {
 			t.Errorf("%s, why %v", abilities(s), s.Why)
@@ -187,6 +187,33 @@ func TestACLWithoutUnlink(t *testing.T) {
 		// The made-up keys are outside ~mi:*, the commands are allowed all the same.
 		if !s.Can.Rename || !s.Can.Watch || !s.Can.Encoding {
 			t.Errorf("refused keys were taken for refused commands: %s, why %v", abilities(s), s.Why)
+		}
+	})
+}
+
+func TestACLWithoutCommand(t *testing.T) {
+	eachServer(t, func(t *testing.T, binary string) {
+		p := start(t, binary)
+		p.needs(6, 0)
+		p.do("ACL SETUSER jan on >secret ~* +@all -command -info -dbsize -select")
+		target := p.target()
+		target.Username, target.Password = "jan", "secret"
+		top := mustOpen(t, target, Options{})
+		s := top.Shards()[0]
+		if len(top.Shards()) != 1 || s.Keys != -1 || s.Server.Version == "" || s.Server.Role != RoleMaster {
+			t.Errorf("%v, %+v", ids(top), s)
+		}
+		if want := []string{"rename", "unlink", "watch"}; !slices.Equal(s.Unknown, want) {
+			t.Errorf("unknown %v", s.Unknown)
+		}
+		if s.Can.NoValues && !strings.HasPrefix(s.Why["no_values"], "assumed of ") {
+			t.Errorf("why %v", s.Why)
+		}
+		t.Log(s.Server, abilities(s), s.Why)
+		target.DBs = []int{0, 1}
+		top = mustOpen(t, target, Options{})
+		if err := top.Shards()[1].Err; top.Shards()[0].Err != nil || !errors.Is(err, ErrAuth) {
+			t.Errorf("database 1: %v", err)
 		}
 	})
 }

@@ -103,7 +103,7 @@ func open(ctx context.Context, t config.Target, o Options) (*Topology, error) {
 		return nil, fmt.Errorf("mode %q is not known", t.Mode)
 	}
 	if len(t.Addresses) == 0 {
-		return nil, errNoAddress
+		return nil, errors.New("no address configured")
 	}
 	d, err := newDialer(t, o)
 	if err != nil {
