@@ -1,0 +1,100 @@
+package config
+
+import "math"
+
+func (d *decoder) config(n *node, c *Config) {
+	d.mapping(n, "", "targets: {…} and jobs: […]", []string{"hold_when", "stop_when"},
+		key{"targets", func(n *node, path string) { c.Targets = d.targets(n, path) }},
+		key{"protect", func(n *node, path string) { c.Protect = d.globs(n, path) }},
+		key{"pace", func(n *node, path string) { d.pace(n, path, &c.Pace) }},
+		key{"state_dir", func(n *node, path string) { c.StateDir, _ = d.text(n, path) }},
+		key{"jobs", func(n *node, path string) {
+			const example = "jobs: [{name: NAME, target: NAME, select: {…}}], or [] for none"
+			if n.kind == isText { // not a list of one: no job is a text
+				d.enter(n, path)
+				d.wrongKind(n, path, string(isList), example)
+				return
+			}
+			d.each(n, path, example, func(n *node, path string) { c.Jobs = append(c.Jobs, d.job(n, path)) })
+		}},
+	)
+}
+
+func (d *decoder) pace(n *node, path string, p *Pace) {
+	d.mapping(n, path, "pace: {target_latency: 1ms}", nil,
+		key{"target_latency", func(n *node, path string) { p.TargetLatency = d.duration(n, path) }},
+		key{"max_share", func(n *node, path string) { p.MaxShare = d.percent(n, path) }},
+		key{"scan_share", func(n *node, path string) { p.ScanShare = d.percent(n, path) }},
+		key{"commands_per_second", func(n *node, path string) { p.CommandsPerSecond = d.count(n, path) }},
+		key{"elements_per_second", func(n *node, path string) { p.ElementsPerSecond = d.count(n, path) }},
+		key{"bytes_per_second", func(n *node, path string) { p.BytesPerSecond = d.size(n, path) }},
+		key{"parallel", func(n *node, path string) { p.Parallel = int(d.integer(n, path, math.MaxInt32)) }},
+	)
+}
+
+func (d *decoder) job(n *node, path string) Job {
+	var j Job
+	d.mapping(n, path, "{name: NAME, target: NAME, select: {…}}", []string{"jitter", "run_missed"},
+		key{"name", func(n *node, path string) { j.Name, _ = d.text(n, path) }},
+		key{"target", func(n *node, path string) { j.Target, _ = d.text(n, path) }},
+		key{"schedule", func(n *node, path string) { j.Schedule, _ = d.text(n, path) }},
+		key{"timezone", func(n *node, path string) { j.Timezone, _ = d.text(n, path) }},
+		key{"select", func(n *node, path string) { d.selection(n, path, &j.Select) }},
+		key{"action", func(n *node, path string) { d.action(n, path, &j.Action) }},
+		key{"limits", func(n *node, path string) { d.limits(n, path, &j.Limits) }},
+		key{"mode", func(n *node, path string) { j.Execute = d.choice(n, path, nil, "report", "execute") == "execute" }},
+	)
+	return j
+}
+
+func (d *decoder) selection(n *node, path string, s *Select) {
+	before := len(d.problems)
+	d.mapping(n, path, `select: {match: ["GLOB"]}`, []string{"idle_over"},
+		key{"match", func(n *node, path string) { s.Match = d.globs(n, path) }},
+		key{"prefix", func(n *node, path string) { s.Prefix = d.texts(n, path) }},
+		key{"exclude", func(n *node, path string) { s.Exclude = d.globs(n, path) }},
+		key{"types", func(n *node, path string) { s.Types = d.texts(n, path) }},
+		key{"min_elements", func(n *node, path string) { s.MinElements = d.count(n, path) }},
+		key{"min_bytes", func(n *node, path string) { s.MinBytes = d.size(n, path) }},
+		key{"no_ttl", func(n *node, path string) { s.NoTTL = d.boolean(n, path) }},
+		key{"ttl_under", func(n *node, path string) { s.TTLUnder = d.duration(n, path) }},
+		key{"ttl_over", func(n *node, path string) { s.TTLOver = d.duration(n, path) }},
+		key{"all_keys", func(n *node, path string) { s.AllKeys = d.boolean(n, path) }},
+	)
+	if len(d.problems) > before { // what the rule lacks may be what is wrong in it
+		d.spoiled[path] = true
+	}
+}
+
+func (d *decoder) action(n *node, path string, a *Action) {
+	ok := d.mapping(n, path, "action: {delete: {method: auto}}", []string{"trim", "expire", "defuse", "prune_index"},
+		key{"delete", func(n *node, path string) {
+			a.Delete = &Delete{Method: MethodAuto}
+			d.mapping(n, path, "delete: {method: auto}", []string{"keep_for"},
+				key{"method", func(n *node, path string) {
+					a.Delete.Method = Method(d.choice(n, path, nil, string(MethodAuto), string(MethodUnlink), string(MethodDrain)))
+				}})
+		}},
+	)
+	if ok && a.Delete == nil && !d.partial[path] {
+		d.refuse(n, path, "no action; write action: {delete: {method: auto}}, or delete the key")
+	}
+	if d.partial[path] {
+		d.spoiled[path] = true
+	}
+}
+
+func (d *decoder) limits(n *node, path string, l *Limits) {
+	d.mapping(n, path, "limits: {max_keys: 1000}", nil,
+		key{"max_keys", func(n *node, path string) { l.MaxKeys = d.count(n, path) }},
+		key{"max_bytes", func(n *node, path string) { l.MaxBytes = d.size(n, path) }},
+		key{"max_percent", func(n *node, path string) {
+			if n.kind == isText && (n.text == "0" || n.text == "0%") { // no limit; no Percent is 0
+				d.places[path] = n.place
+				return
+			}
+			l.MaxPercent = float64(d.percent(n, path))
+		}},
+		key{"time", func(n *node, path string) { l.Time = d.duration(n, path) }},
+	)
+}
