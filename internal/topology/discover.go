@@ -60,9 +60,9 @@ func openStandalone(ctx context.Context, o Options, l *link) (*Topology, error) 
 	top := &Topology{}
 	if l.server.Role == RoleSlave {
 		if o.Writes {
-			return nil, fmt.Errorf("%s: %w: it is a replica of %s, name that one instead", l.addr, ErrRole, l.master)
+			return nil, fmt.Errorf("%s: %w: it is a replica of %s, name that one instead", l.addr, ErrRole, l.primary())
 		}
-		top.Notes = append(top.Notes, fmt.Sprintf("%s is a replica of %s", l.addr, l.master))
+		top.Notes = append(top.Notes, fmt.Sprintf("%s is a replica of %s", l.addr, l.primary()))
 	}
 	dbs, note, err := l.databases(ctx, o.Databases)
 	if err != nil {
@@ -186,7 +186,7 @@ func openAt(ctx context.Context, o Options, seed *link, n clusterNode, addr, id 
 	case is != "" && want != "" && is != want:
 		return nil, fmt.Errorf("%s: %w: cluster node id is %q and should be %q", addr, ErrIdentity, is, want)
 	case l.server.Role == RoleSlave:
-		return nil, fmt.Errorf("%s: %w: the slot map names it as a master, it says it is a replica of %s", addr, ErrRole, l.master)
+		return nil, fmt.Errorf("%s: %w: the slot map names it as a master, it says it is a replica of %s", addr, ErrRole, l.primary())
 	}
 	l.server.Cluster = true
 	keys, err := l.size(ctx, 0)
@@ -199,4 +199,12 @@ func openAt(ctx context.Context, o Options, seed *link, n clusterNode, addr, id 
 	s := l.shard(id, 0, keys)
 	s.Slots = n.slots
 	return s, nil
+}
+
+// primary names the master of a replica, for messages.
+func (l *link) primary() string {
+	if l.master == "" {
+		return "a server it does not name"
+	}
+	return l.master
 }

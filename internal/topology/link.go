@@ -24,7 +24,7 @@ type link struct {
 	// What was learned.
 	server  Server
 	mode    string        // as HELLO says it, where INFO is refused
-	master  string        // of a replica, as it dials it
+	master  string        // of a replica, as it dials it; "" unknown
 	sizes   map[int]int64 // keys per database by INFO keyspace; nil unknown
 	can     Can
 	why     map[string]string

@@ -52,20 +52,16 @@ type process struct {
 	t      *testing.T
 	binary string
 	dir    string
+	lines  []string
 	port   int
 	cmd    *exec.Cmd
+	exited chan struct{}
 }
 
 // start runs a server on a free loopback port with these configuration lines.
 func start(t *testing.T, binary string, lines ...string) *process {
 	t.Helper()
-	p := &process{t: t, binary: binary, dir: t.TempDir(), port: freePort(t)}
-	lines = append([]string{fmt.Sprintf("port %d", p.port), "bind 127.0.0.1", "save \"\"", "dir " + p.dir,
-		"logfile " + filepath.Join(p.dir, "log")}, lines...)
-	if err := os.WriteFile(p.config(), []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p.run()
+	p := &process{t: t, binary: binary, dir: t.TempDir(), lines: lines}
 	t.Cleanup(func() {
 		p.stop()
 		if t.Failed() {
@@ -73,40 +69,75 @@ func start(t *testing.T, binary string, lines ...string) *process {
 			t.Logf("log of %s:\n%s", p.addr(), log)
 		}
 	})
-	return p
+	for range 3 { // somebody else may take the port first
+		p.port = freePort(t)
+		if p.launch() {
+			return p
+		}
+	}
+	t.Fatalf("%s does not start", binary)
+	return nil
 }
 
-func (p *process) config() string { return filepath.Join(p.dir, "server.conf") }
-func (p *process) addr() string   { return fmt.Sprintf("127.0.0.1:%d", p.port) }
+func (p *process) addr() string { return fmt.Sprintf("127.0.0.1:%d", p.port) }
 
+// run starts the server anew, on the port it had.
 func (p *process) run() {
 	p.t.Helper()
-	p.cmd = exec.Command(p.binary, p.config())
+	if !p.launch() {
+		p.t.Fatalf("%s does not start again", p.addr())
+	}
+}
+
+// launch reports whether the server runs and answers.
+func (p *process) launch() bool {
+	p.t.Helper()
+	file := filepath.Join(p.dir, "server.conf")
+	lines := append([]string{fmt.Sprintf("port %d", p.port), "bind 127.0.0.1", "save \"\"", "dir " + p.dir,
+		"logfile " + filepath.Join(p.dir, "log")}, p.lines...)
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	p.cmd, p.exited = exec.Command(p.binary, file), make(chan struct{})
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		// An answer, be it NOAUTH, comes only when all sockets are open.
-		if conn, err := net.Dial("tcp", p.addr()); err == nil {
-			conn.SetDeadline(time.Now().Add(time.Second))
-			fmt.Fprint(conn, "PING\r\n")
-			n, _ := conn.Read(make([]byte, 64))
-			conn.Close()
-			if n > 0 {
-				return
-			}
+	go func() {
+		p.cmd.Wait()
+		close(p.exited)
+	}()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		answers := p.answers()
+		select {
+		case <-p.exited:
+			return false
+		case <-time.After(10 * time.Millisecond):
 		}
-		if time.Now().After(deadline) {
-			p.t.Fatalf("%s does not listen", p.addr())
+		if answers {
+			return true
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
+	return false
+}
+
+// answers asks for anything, be it NOAUTH: it comes only when the server has
+// opened all its sockets.
+func (p *process) answers() bool {
+	conn, err := net.Dial("tcp", p.addr())
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Second))
+	fmt.Fprint(conn, "PING\r\n")
+	n, _ := conn.Read(make([]byte, 64))
+	return n > 0
 }
 
 func (p *process) stop() {
-	if p.cmd.ProcessState == nil {
+	if p.cmd != nil {
 		p.cmd.Process.Kill()
-		p.cmd.Wait()
+		<-p.exited
 	}
 }
 
