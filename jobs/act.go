@@ -121,7 +121,7 @@ func (k *worker) release(key *scanner.Key) {
 // finding is a key as the report shows it.
 func (k *worker) finding(key *scanner.Key) Finding {
 	f := Finding{
-		Name: key.Name, Shard: k.shard.ID, DB: k.shard.DB, Type: key.Type, Encoding: key.Encoding,
+		Name: key.Name, Shard: k.shard.ID, Addr: k.shard.Addr, DB: k.shard.DB, Type: key.Type, Encoding: key.Encoding,
 		Bytes: optional(key.Bytes), Elements: optional(key.Elements), TTLMillis: optional(key.TTL),
 	}
 	if f.Type == scanner.None {

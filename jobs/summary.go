@@ -57,6 +57,7 @@ type ShardSummary struct {
 type Finding struct {
 	Name        string `json:"-"` // the raw bytes; written as key and, where it is not UTF-8, key_base64
 	Shard       string `json:"shard"`
+	Addr        string `json:"addr,omitempty"` // of the shard's node
 	DB          int    `json:"db"`
 	Type        string `json:"type,omitempty"`
 	Encoding    string `json:"encoding,omitempty"`

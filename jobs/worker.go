@@ -262,7 +262,7 @@ func (k *worker) finish(ctx context.Context, name string) error {
 	}
 	k.count(&r)
 	if r.Outcome == deleter.Failed {
-		f := Finding{Name: t.Original, Shard: k.shard.ID, DB: k.shard.DB, Type: r.Order.Type}
+		f := Finding{Name: t.Original, Shard: k.shard.ID, Addr: k.shard.Addr, DB: k.shard.DB, Type: r.Order.Type}
 		k.judge(&f, &r)
 		k.found(f)
 	}
