@@ -133,7 +133,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 			}
 		}()
 	}
-	top, err := topology.Open(ctx, q.Target, topology.Options{Writes: q.Mode == Execute, Logger: r.Log})
+	top, err := topology.Open(ctx, q.Target, topology.Options{Writes: q.Mode != Scan, Logger: r.Log})
 	if err != nil {
 		return nil, cause(ctx, err)
 	}
