@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// mix is what the small keys are, said in the report.
+const mix = "70 % strings of 20 to 220 bytes, 12 % hashes of 3 to 14 fields, 6 % each of lists, sets and sorted sets of 3 to 22"
+
+// The two keys among the small ones that a scan has to find.
+const (
+	bigString     = "report:2024:full"
+	bigStringSize = 2 << 20
+	bigList       = "queue:mail:failed"
+	bigListLength = 150_000
+)
+
+var filler = strings.Repeat("0123456789abcdef", 16)
+
+// loadSmall fills a server with n small keys of all types and two big ones.
+func loadSmall(ctx context.Context, rdb *redis.Client, n int) error {
+	pipe := rdb.Pipeline()
+	for i := range n {
+		few := 3 + i*7%20
+		switch kind := i * 37 % 100; {
+		case kind < 70:
+			pipe.Set(ctx, fmt.Sprintf("cache:user:%d:profile", i), filler[:20+i*13%200], 0)
+		case kind < 82:
+			pipe.HSet(ctx, fmt.Sprintf("session:%d", i), numbered(3+i*7%12, "field:%d", filler[:8+i%24])...)
+		case kind < 88:
+			pipe.RPush(ctx, fmt.Sprintf("queue:%d", i), numbered(few, "job:%d")...)
+		case kind < 94:
+			pipe.SAdd(ctx, fmt.Sprintf("tags:%d", i), numbered(few, "tag:%d")...)
+		default:
+			pipe.ZAdd(ctx, fmt.Sprintf("board:%d", i), scored(0, few)...)
+		}
+		if err := flush(ctx, pipe, 1000); err != nil {
+			return err
+		}
+	}
+	pipe.Set(ctx, bigString, strings.Repeat(filler, bigStringSize/len(filler)), 0)
+	if err := flush(ctx, pipe, 0); err != nil {
+		return err
+	}
+	return loadBig(ctx, rdb, "list", bigList, bigListLength)
+}
+
+// numbered is a list of n names, each followed by what is given besides.
+func numbered(n int, format string, besides ...any) []any {
+	out := make([]any, 0, n*(1+len(besides)))
+	for i := range n {
+		out = append(append(out, fmt.Sprintf(format, i)), besides...)
+	}
+	return out
+}
+
+// scored are n members of a sorted set, the odd ones with scores of their
+// own and the others with one and the same.
+func scored(from, n int) []redis.Z {
+	out := make([]redis.Z, n)
+	for i := range out {
+		k := from + i
+		out[i] = redis.Z{Score: float64(k * (k % 2)), Member: fmt.Sprintf("member:%07d", k)}
+	}
+	return out
+}
+
+// loadBig writes one key of n members, 500 a command.
+func loadBig(ctx context.Context, rdb *redis.Client, kind, key string, n int) error {
+	const batch = 500
+	pipe := rdb.Pipeline()
+	args := make([]any, 0, 2*batch)
+	for i := 0; i < n; i += batch {
+		size := min(batch, n-i)
+		args = args[:0]
+		for k := i; k < i+size; k++ {
+			args = append(args, fmt.Sprintf("member:%07d", k))
+			if kind == "hash" {
+				args = append(args, filler[:20])
+			}
+		}
+		switch kind {
+		case "hash":
+			pipe.HSet(ctx, key, args...)
+		case "set":
+			pipe.SAdd(ctx, key, args...)
+		case "list":
+			pipe.RPush(ctx, key, args...)
+		case "zset":
+			pipe.ZAdd(ctx, key, scored(i, size)...)
+		}
+		if err := flush(ctx, pipe, 20); err != nil {
+			return err
+		}
+	}
+	return flush(ctx, pipe, 0)
+}
+
+// flush sends what a pipeline holds if it is at least n commands.
+func flush(ctx context.Context, pipe redis.Pipeliner, n int) error {
+	if pipe.Len() == 0 || pipe.Len() < n {
+		return nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("load data: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// table is one in Markdown.
+type table struct{ rows [][]string }
+
+func newTable(heads ...string) *table {
+	rule := slices.Repeat([]string{"---"}, len(heads))
+	return &table{rows: [][]string{heads, rule}}
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+func (t *table) String() string {
+	var b strings.Builder
+	for _, row := range t.rows {
+		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
+	}
+	return b.String()
+}
+
+// median of an even number is the lower of the two in the middle.
+func median[T cmp.Ordered](of []T) T {
+	sorted := slices.Sorted(slices.Values(of))
+	return sorted[(len(sorted)-1)/2]
+}
+
+// spread writes the median and, in brackets, the lowest and highest.
+func spread[T cmp.Ordered](of []T, write func(T) string) string {
+	return fmt.Sprintf("%s (%s–%s)", write(median(of)), write(slices.Min(of)), write(slices.Max(of)))
+}
+
+// rates are n things per second for each time.
+func rates(n int64, times []time.Duration) []float64 {
+	out := make([]float64, len(times))
+	for i, t := range times {
+		out[i] = float64(n) / t.Seconds()
+	}
+	return out
+}
+
+// ratios compares run by run: one A beside the B that came with it.
+func ratios(a, b []float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range a {
+		out[i] = a[i] / b[i]
+	}
+	return out
+}
+
+func perSecond(v float64) string { return grouped(int64(v + .5)) }
+func times(v float64) string     { return strconv.FormatFloat(v, 'f', 2, 64) }
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + " s"
+}
+
+func millis(d time.Duration) string {
+	decimals := 2
+	if d >= 100*time.Millisecond {
+		decimals = 0
+	}
+	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', decimals, 64) + " ms"
+}
+
+// grouped writes a number with commas.
+func grouped(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// goal says whether a ratio reached what it should.
+func goal(want, got float64) string {
+	if got >= want {
+		return fmt.Sprintf("≥ %g: reached", want)
+	}
+	return fmt.Sprintf("≥ %g: **missed**", want)
+}
+
+// stallTable shows what the probe felt; each cell is the median of the runs.
+func stallTable(rows []stallRow) *table {
+	t := newTable("while", "took", "PINGs a run", "median", "p99", "p99.9", "max (of each run)", "longest command")
+	for _, r := range rows {
+		of := func(pick func(latency) time.Duration) []time.Duration {
+			out := make([]time.Duration, len(r.felt))
+			for i, l := range r.felt {
+				out[i] = pick(l)
+			}
+			return out
+		}
+		mid := func(pick func(latency) time.Duration) string { return millis(median(of(pick))) }
+		longest := slices.Max(of(func(l latency) time.Duration { return l.longest }))
+		command := millis(longest)
+		if longest < slowLine {
+			command = "under " + millis(slowLine)
+		}
+		pings := make([]int, len(r.felt))
+		for i, l := range r.felt {
+			pings[i] = l.pings
+		}
+		t.add(r.name, seconds(median(r.took)), grouped(int64(median(pings))),
+			mid(func(l latency) time.Duration { return l.median }),
+			mid(func(l latency) time.Duration { return l.p99 }),
+			mid(func(l latency) time.Duration { return l.p999 }),
+			spread(of(func(l latency) time.Duration { return l.most }), millis), command)
+	}
+	return t
+}
+
+// stallRow is what was felt beside one contender, run by run.
+type stallRow struct {
+	name string
+	took []time.Duration
+	felt []latency
+}
+
+// most is the median of the runs' maxima.
+func (r *stallRow) most() time.Duration {
+	out := make([]time.Duration, len(r.felt))
+	for i, l := range r.felt {
+		out[i] = l.most
+	}
+	return median(out)
+}
+
+func (r *stallRow) p999() time.Duration {
+	out := make([]time.Duration, len(r.felt))
+	for i, l := range r.felt {
+		out[i] = l.p999
+	}
+	return median(out)
+}
