@@ -283,8 +283,8 @@ func (d *Deleter) empty(ctx context.Context, name string, r Result) (Result, err
 	began := time.Now()
 	fail := func(err error) (Result, error) {
 		r.Took += time.Since(began)
-		if r.Outcome == Finished {
-			r.Outcome = Failed
+		if r.Outcome == Finished && !errors.Is(err, context.Canceled) {
+			r.Outcome = Failed // again: it may never succeed
 		} else {
 			r.Outcome = Trashed
 		}

@@ -107,6 +107,23 @@ func lockClient(shards []*topology.Shard, name string) (*redis.Client, error) {
 	return nil, fmt.Errorf("take the lock %q: no reachable node owns its slot", name)
 }
 
+// othersAtWork reports whether another job's run may be going on at this
+// moment, and so empties by itself what it has in the trash.
+//
+// Sends: EXISTS of the job's lock; O(1).
+func (w *run) othersAtWork(ctx context.Context, job string) bool {
+	if job == "-" || job == w.Job.Name {
+		return false
+	}
+	rdb, err := lockClient(w.all, lockPrefix+job)
+	if err != nil {
+		return true
+	}
+	defer rdb.Close()
+	n, err := rdb.Exists(ctx, lockPrefix+job).Result()
+	return n > 0 || err != nil
+}
+
 // take tries once. A lock that an attempt without a reply took is ours too.
 func (l *lease) take(ctx context.Context) (bool, error) {
 	ok, err := l.rdb.SetNX(ctx, l.name, l.token, lockTTL).Result()

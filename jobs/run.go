@@ -89,6 +89,7 @@ type run struct {
 	removal *throttle.Budget
 	allow   *allowance
 	lease   *lease
+	all     []*topology.Shard
 	cluster bool
 	cancel  context.CancelCauseFunc
 	keysErr error // of Keys
@@ -138,7 +139,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 		return nil, cause(ctx, err)
 	}
 	defer top.Close()
-	w.cluster = top.Cluster
+	w.all, w.cluster = top.Shards(), top.Cluster
 	w.summary.Notes = append(w.summary.Notes, top.Notes...)
 
 	if q.Lock && q.Mode == Execute {

@@ -252,6 +252,9 @@ func (k *worker) finish(ctx context.Context, name string) error {
 	if !ours || t.State != deleter.Draining {
 		return nil
 	}
+	if k.othersAtWork(ctx, t.Job) {
+		return nil
+	}
 	o := deleter.Order{Key: t.Original, Elements: deleter.Unknown, Bytes: deleter.Unknown}
 	if err := k.Audit.Intents([]Entry{k.intent(&o)}); err != nil {
 		return err
