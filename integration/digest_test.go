@@ -82,6 +82,16 @@ func (s *server) imprints(t *testing.T, db int, names []string, out digest) {
 		}
 	})
 	now := time.Now()
+	// A DUMP does not show how long a list is. (The PING keeps the pipeline
+	// from being empty.)
+	lengths := s.pipeline(t, db, func(p redis.Pipeliner) {
+		p.Do(ctx(t), "PING")
+		for i, n := range names {
+			if fmt.Sprint(facts[3*i]) == "list" {
+				p.Do(ctx(t), "LLEN", n)
+			}
+		}
+	})[1:]
 	values := s.pipeline(t, db, func(p redis.Pipeliner) {
 		for i, n := range names {
 			switch fmt.Sprint(facts[3*i]) {
@@ -104,6 +114,10 @@ func (s *server) imprints(t *testing.T, db int, names []string, out digest) {
 			im.expires = now.Add(time.Duration(ms) * time.Millisecond)
 		}
 		im.sum, im.elements = sumOf(im.kind, values[i])
+		if im.kind == "list" {
+			im.elements, _ = lengths[0].(int64)
+			lengths = lengths[1:]
+		}
 		out[keyID{db, n}] = im
 	}
 }

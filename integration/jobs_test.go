@@ -123,12 +123,15 @@ func TestRunLimit(t *testing.T) {
 		o := newOperator(t)
 		conf := o.config(t, d, "", job{name: "first", prefix: "a:", more: append([]string{"limits: {max_keys: 10}"}, executes...)})
 		runs := o.run(t, "run", "--config", conf, "--all", "--format", "json").exit(4).runs()
-		if runs["first"].StoppedBy == "" || d.size(t) != 20 {
-			runs["first"].from.error("stopped_by %q, %d keys left of 30 under a limit of 10", runs["first"].StoppedBy, d.size(t))
+		// A lock that was given back is a key that has expired: DBSIZE may
+		// still count it, SCAN does not.
+		left := func() int { return len(d.masters[0].names(t, 0)) }
+		if runs["first"].StoppedBy == "" || left() != 20 {
+			runs["first"].from.error("stopped_by %q, %d left of 30 under a limit of 10", runs["first"].StoppedBy, left())
 		}
 		o.run(t, "run", "--config", conf, "--all", "--ok-on", "limit").exit(0)
-		if n := d.size(t); n != 10 {
-			t.Errorf("%d keys left, want 10", n)
+		if left() != 10 {
+			t.Errorf("%d keys left, want 10", left())
 		}
 	})
 }
@@ -139,7 +142,7 @@ func TestRunLock(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, b serverBinary) {
 		d := standalone(t, b)
-		load(t, d, 0, "hash", "a:big", 30_000)
+		load(t, d, 0, "hash", "a:big", 40_000)
 		load(t, d, 0, "hash", "b:big", 3_000)
 		before := digestOf(t, d)
 		o, other := newOperator(t), newOperator(t)
@@ -155,13 +158,20 @@ func TestRunLock(t *testing.T) {
 			busy.error("waited %v with --lock-wait 0s", busy.took)
 		}
 		other.run(t, "run", "--config", conf2, "--job", "first", "--lock-wait", "0s", "--ok-on", "busy").exit(0)
-		// Another job is not in the way.
-		other.run(t, "run", "--config", conf2, "--job", "second", "--lock-wait", "0s").exit(0)
 		if r.ended() {
 			t.Error("the first run was over too soon for this test")
 		}
-		r.wait().exit(0).runs()["first"].outcomes(map[string]int64{"drained": 1})
+		// Another job is not in the way. It may help to finish what it meets
+		// in the trash; what each says it removed adds up all the same.
+		two := other.run(t, "run", "--config", conf2, "--job", "second", "--lock-wait", "0s", "--format", "json").exit(0).runs()["second"]
+		one := r.wait().exit(0).runs()["first"]
 		mustEqual(t, before, digestOf(t, d), keyID{0, "a:big"}, keyID{0, "b:big"})
+		if one.Outcomes["drained"] != 1 || two.Outcomes["drained"] != 1 {
+			t.Errorf("outcomes of first %v, of second %v", one.Outcomes, two.Outcomes)
+		}
+		if sum := *one.ElementsRemoved + *two.ElementsRemoved; sum != 43_000 {
+			t.Errorf("of 43,000 elements first says it removed %d and second %d", *one.ElementsRemoved, *two.ElementsRemoved)
+		}
 		// Waiting gets the lock.
 		load(t, d, 0, "hash", "a:big", 20_000)
 		r = o.start(t, "run", "--config", conf, "--job", "first")
@@ -234,21 +244,16 @@ func TestDaemonDoesNotOverlap(t *testing.T) {
 		m := d.masters[0]
 		const members, pace = 50_000, 10_000
 		load(t, d, 0, "hash", "a:big", members)
-		load(t, d, 0, "set", "b:big", members)
 		bystand(t, d, 0, 50)
 		before := digestOf(t, d)
 		o := newOperator(t)
 		conf := o.config(t, d, fmt.Sprintf("pace: {elements_per_second: %d}\n", pace),
-			job{name: "first", schedule: "@every 1s", prefix: "a:", more: drains},
-			job{name: "second", schedule: "@every 1s", prefix: "b:", more: drains})
+			job{name: "first", schedule: "@every 1s", prefix: "a:", more: drains})
 		r := o.start(t, args("daemon", "--config", conf, o.listen(t))...)
-		var begun time.Time
-		eventually(t, 20*time.Second, "both keys are set aside", func() bool {
-			if begun.IsZero() && m.doInt(t, 0, "EXISTS", "a:big") == 0 {
-				begun = time.Now()
-			}
-			return m.doInt(t, 0, "EXISTS", "a:big")+m.doInt(t, 0, "EXISTS", "b:big") == 0 || r.ended()
+		eventually(t, 20*time.Second, "the key is set aside", func() bool {
+			return m.doInt(t, 0, "EXISTS", "a:big") == 0 || r.ended()
 		})
+		begun := time.Now()
 		length := func() (n int64) {
 			for k, im := range digestOf(t, d) {
 				if _, there := before[k]; !there && im.kind == "hash" {

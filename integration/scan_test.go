@@ -44,7 +44,7 @@ func scanFindsTheBigKeys(t *testing.T, d *deployment) {
 	w := observe(t, d)
 	r := o.run(t, args("scan", "--url", d.url(), atLeast(size.threshold), "--format", "json")...).exit(0)
 	w.nothingForbidden(t)
-	w.wroteNothing(t)
+	w.wroteNothing(t, "unlink")
 	mustEqual(t, before, digestOf(t, d))
 
 	s := r.summary()
@@ -158,7 +158,8 @@ func TestScanByName(t *testing.T) {
 		d := standalone(t, b)
 		m := d.masters[0]
 		for _, n := range []string{"cache[ab]:1", "cachea:1", "cacheb:1", "cache*:1", "cacheX:1", "cache?:1", `back\slash`, "backslash",
-			"user:1:cart", "user:2:cart", "user:22:cart", "User:1:cart", "user:1:name", "other"} {
+			"user:1:cart", "user:2:cart", "user:22:cart", "User:1:cart", "user:1:name", "other",
+			" lead", "lead", "tail ", "tail", "com,ma", "com"} {
 			m.do(t, 0, "SET", n, "x")
 		}
 		o := newOperator(t)
@@ -171,6 +172,12 @@ func TestScanByName(t *testing.T) {
 			{[]string{"--prefix", "cache*"}, []string{"cache*:1"}},
 			{[]string{"--prefix", "cache?"}, []string{"cache?:1"}},
 			{[]string{"--prefix", `back\`}, []string{`back\slash`}},
+			{[]string{"--prefix", " lead"}, []string{" lead"}},
+			{[]string{"--prefix", "tail "}, []string{"tail "}},
+			{[]string{"--prefix", "com,"}, []string{"com,ma"}},
+			{[]string{"--match", "* "}, []string{"tail "}},
+			{[]string{"--match", "* ", "--match", "c*,*"}, []string{"com,ma", "tail "}},
+			{[]string{"--match", "*lead", "--exclude", " *"}, []string{"lead"}},
 			{[]string{"--prefix", "user:2"}, []string{"user:2:cart", "user:22:cart"}},
 			// A match is Redis' own glob.
 			{[]string{"--match", "cache[ab]:*"}, []string{"cachea:1", "cacheb:1"}},
