@@ -24,6 +24,11 @@ func TestDeleteByKey(t *testing.T) {
 		for _, n := range []string{"starfish", "a", "b", "c", "with", "space", "backslash", "cachea:", "hello", "line", "break", "execute", "x"} {
 			l.cmd("SET", n, "x")
 		}
+		for _, n := range names {
+			if trimmed := strings.TrimSpace(n); !slices.Contains(names, trimmed) {
+				l.cmd("SET", trimmed, "another key")
+			}
+		}
 		l.fill("hash", "big", size.hash)
 		l.close()
 		load(t, d, 3, "hash", "big", 2000)
