@@ -187,22 +187,29 @@ func (t *tally) into(s *Summary) {
 	s.Findings = t.largest.sorted()
 	s.Types = t.types.rows(func(g *Group, name string) { g.Type = name })
 	s.Prefixes = t.prefixes.rows(func(g *Group, name string) { g.Prefix = name })
-	if len(s.Prefixes) > maxGroups {
-		var rest Group
-		for _, g := range s.Prefixes[maxGroups-1:] {
-			rest.Keys += g.Keys
-			rest.Bytes += g.Bytes
-			rest.NoTTL += g.NoTTL
-		}
-		rest.Prefix = otherPrefixes
-		s.Prefixes = append(s.Prefixes[:maxGroups-1], rest)
-		t.folded = true
-	}
-	if t.folded {
+	if t.folded || len(s.Prefixes) > maxGroups {
+		s.Prefixes = fold(s.Prefixes)
 		s.Notes = append(s.Notes, "there are more than "+strconv.Itoa(maxGroups)+" prefixes; the rest share the row "+otherPrefixes)
 	}
 	s.TTL = t.ttl.bands(ttlBands)
 	s.Sizes = t.sizes.bands(sizeBands)
+}
+
+// fold leaves the first rows, fewer than maxGroups, and makes one of all
+// others, which comes last.
+func fold(rows []Group) []Group {
+	rest := Group{Prefix: otherPrefixes}
+	kept := make([]Group, 0, maxGroups)
+	for _, g := range rows {
+		if g.Prefix != otherPrefixes && len(kept) < maxGroups-1 {
+			kept = append(kept, g)
+			continue
+		}
+		rest.Keys += g.Keys
+		rest.Bytes += g.Bytes
+		rest.NoTTL += g.NoTTL
+	}
+	return append(kept, rest)
 }
 
 func (g groups) rows(set func(*Group, string)) []Group {
