@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,7 +34,7 @@ type journal struct {
 	file *os.File
 	lock *flock.Flock
 	open map[string]bool // names that are, or may be, in the trash
-	old  []oldJournal
+	err  error           // of a write: what follows a broken line can't be read
 }
 
 type oldJournal struct {
@@ -51,36 +53,52 @@ func openJournal(stateDir, target string) (*journal, []trashed, error) {
 	if err := os.MkdirAll(j.dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrState, err)
 	}
-	paths, err := filepath.Glob(filepath.Join(j.dir, "*.journal"))
+	left, old, err := deadJournals(j.dir)
+	defer func() {
+		for _, o := range old {
+			_ = o.lock.Unlock()
+		}
+	}()
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrState, err)
-	}
-	var left []trashed
-	for _, path := range paths {
-		lock := flock.New(path)
-		if held, err := lock.TryLock(); err != nil || !held {
-			continue // a live run's
-		}
-		names, err := readJournal(path)
-		if err != nil {
-			_ = lock.Unlock()
-			return nil, nil, fmt.Errorf("%w: %w", ErrState, err)
-		}
-		left = append(left, names...)
-		j.old = append(j.old, oldJournal{path, lock})
 	}
 	if err := j.create(); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrState, err)
 	}
 	// What earlier runs left is this run's to remember from here on.
 	if err := j.write("+", left...); err != nil {
-		return nil, nil, err
+		return nil, nil, errors.Join(err, os.Remove(j.path), j.lock.Unlock(), j.file.Close())
 	}
-	for _, old := range j.old {
-		_ = os.Remove(old.path)
-		_ = old.lock.Unlock()
+	for _, o := range old {
+		_ = os.Remove(o.path)
 	}
 	return j, left, nil
+}
+
+// deadJournals locks the journals that no live run holds and reads them. The
+// locks are held, and for the caller to give back, also where it fails.
+func deadJournals(dir string) (left []trashed, old []oldJournal, err error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.journal"))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, path := range paths {
+		// Without O_CREATE: another run may just have taken the file over.
+		lock := flock.New(path, flock.SetFlag(os.O_RDONLY))
+		if held, err := lock.TryLock(); err != nil || !held {
+			continue
+		}
+		old = append(old, oldJournal{path, lock})
+		names, err := readJournal(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // taken over between our opening and our locking it
+		}
+		if err != nil {
+			return nil, old, err
+		}
+		left = append(left, names...)
+	}
+	return left, old, nil
 }
 
 // create makes the file and locks it before it bears a name that another run
@@ -90,11 +108,27 @@ func (j *journal) create() (err error) {
 		return err
 	}
 	j.lock = flock.New(j.file.Name())
-	if _, err := j.lock.TryLock(); err != nil {
+	j.path = strings.TrimSuffix(j.file.Name(), ".new") + ".journal"
+	if _, err = j.lock.TryLock(); err == nil {
+		err = os.Rename(j.file.Name(), j.path)
+	}
+	if err == nil {
+		err = syncDir(j.dir)
+	}
+	if err != nil {
+		_, _ = os.Remove(j.file.Name()), os.Remove(j.path)
+		_, _ = j.lock.Unlock(), j.file.Close()
+	}
+	return err
+}
+
+// syncDir makes the names of new files survive a crash of the machine.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
 		return err
 	}
-	j.path = strings.TrimSuffix(j.file.Name(), ".new") + ".journal"
-	return os.Rename(j.file.Name(), j.path)
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // trashed is a name in the trash of one database.
@@ -117,11 +151,14 @@ func readJournal(path string) ([]trashed, error) {
 	var order []trashed
 	for r := bufio.NewReader(f); ; {
 		line, err := r.ReadString('\n')
-		if err != nil {
+		if errors.Is(err, io.EOF) {
 			break // a line without an end was never synced: nothing followed from it
 		}
+		if err != nil {
+			return nil, err
+		}
 		var t trashed
-		fields := strings.Fields(line)
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), " ")
 		if len(fields) != 3 {
 			continue
 		}
@@ -151,8 +188,12 @@ func (j *journal) write(sign string, names ...trashed) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.err != nil {
+		return j.err
+	}
 	if _, err := j.file.WriteString(b.String()); err != nil {
-		return fmt.Errorf("%w: %w", ErrState, err)
+		j.err = fmt.Errorf("%w: %w", ErrState, err)
+		return j.err
 	}
 	for _, t := range names {
 		if sign == "+" {
@@ -165,9 +206,9 @@ func (j *journal) write(sign string, names ...trashed) error {
 		return nil // lost, it costs the next run one look
 	}
 	if err := j.file.Sync(); err != nil {
-		return fmt.Errorf("%w: %w", ErrState, err)
+		j.err = fmt.Errorf("%w: %w", ErrState, err)
 	}
-	return nil
+	return j.err
 }
 
 // close ends the journal; where nothing is left in the trash its file goes.
