@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"unicode/utf8"
 )
 
 // Named is a key that somebody named.
@@ -23,13 +24,14 @@ type Named struct {
 const longestName = 700 << 20
 
 // NamesFromJSON reads keys as scan writes them, one JSON object a line: key,
-// or key_base64 where it is there; db, else the given one; type. Lines that
-// hold anything but a finding, such as the summary, are passed over; the
-// first that can't be read ends the sequence with an error that says where.
+// or key_base64 where it is there; db, else the given one; type. The line of
+// the summary is passed over; the first that can't be read ends the sequence
+// with an error that says where.
 func NamesFromJSON(r io.Reader, db int) iter.Seq2[Named, error] {
 	return func(yield func(Named, error) bool) {
 		lines := lineScanner(r, bufio.ScanLines)
-		for n := 1; lines.Scan(); n++ {
+		n := 1
+		for ; lines.Scan(); n++ {
 			line := bytes.TrimSpace(lines.Bytes())
 			if len(line) == 0 {
 				continue
@@ -44,7 +46,7 @@ func NamesFromJSON(r io.Reader, db int) iter.Seq2[Named, error] {
 			}
 		}
 		if err := lines.Err(); err != nil {
-			yield(Named{}, err)
+			yield(Named{}, fmt.Errorf("line %d: %w", n, err))
 		}
 	}
 }
@@ -72,6 +74,9 @@ func nameFromJSON(line []byte, db int) (Named, bool, error) {
 		}
 		n.Name = string(raw)
 	case in.Key != nil:
+		if !utf8.Valid(line) {
+			return Named{}, false, errors.New("key is not valid UTF-8, so it is not the name it looks like; write key_base64")
+		}
 		n.Name = *in.Key
 	case in.Summary != nil:
 		return Named{}, false, nil
