@@ -18,11 +18,18 @@ import (
 // scanner.ErrStop when a limit ends the shard.
 func (k *worker) act(ctx context.Context, keys []scanner.Key) error {
 	for len(keys) > 0 {
-		n := 0
-		for n < len(keys) && n < auditPage && k.reserve(&keys[n]) {
+		n, limit, whole := 0, "", false
+		for n < min(len(keys), auditPage) {
+			if limit, whole = k.reserve(&keys[n]); limit != "" {
+				break
+			}
 			n++
 		}
+		// A limit that leaves room for some is asked again after them: what
+		// they did not take they gave back.
 		if n == 0 {
+			k.allow.end(limit, whole)
+			k.full = true
 			return scanner.ErrStop
 		}
 		if err := k.actOn(ctx, keys[:n]); err != nil {
@@ -98,19 +105,36 @@ func (k *worker) order(key *scanner.Key) deleter.Order {
 	}
 }
 
-// reserve takes a key's part of the limits before the act.
-func (k *worker) reserve(key *scanner.Key) bool {
-	if p := k.Job.Limits.MaxPercent; p > 0 && k.shard.Keys >= 0 {
-		if most := int64(math.Ceil(float64(k.shard.Keys) * p / 100)); k.acted >= most {
-			k.allow.end(fmt.Sprintf("max_percent: %g%% of %d keys on %s", p, k.shard.Keys, k.shard.ID))
-			return false
-		}
+// reserve takes a key's part of the limits before the act, or says which
+// limit is in the way and whether it is one of the whole run.
+func (k *worker) reserve(key *scanner.Key) (limit string, whole bool) {
+	if p := k.Job.Limits.MaxPercent; p > 0 && k.acted >= percentOf(p, k.shard.Keys) {
+		return fmt.Sprintf("max_percent: %g%% of %d keys on %s", p, k.shard.Keys, k.shard.ID), false
 	}
-	if !k.allow.reserve(max(0, key.Bytes)) {
-		return false
+	if limit = k.allow.reserve(max(0, key.Bytes)); limit == "" {
+		k.acted++
 	}
-	k.acted++
-	return true
+	return limit, true
+}
+
+// percentOf is p percent of n, rounded up. What a float is off by, 1e-16 of
+// it, is not taken for a part of a key.
+func percentOf(p float64, n int64) int64 {
+	return int64(math.Ceil(float64(n) * p / 100 * (1 - 1e-12)))
+}
+
+// unlimited says which limit could not be kept on this shard, for what it
+// counts is not known here.
+func (k *worker) unlimited() error {
+	l := k.Job.Limits
+	switch {
+	case k.Mode == Scan:
+	case l.MaxPercent > 0 && k.shard.Keys < 0:
+		return errors.New("the limit max_percent can't be kept: the server does not tell how many keys there are (DBSIZE)")
+	case l.MaxBytes > 0 && !k.shard.Can.MemoryUsage:
+		return errors.New("the limit max_bytes can't be kept: the server has no MEMORY USAGE for us; use max_keys")
+	}
+	return nil
 }
 
 func (k *worker) release(key *scanner.Key) {

@@ -16,24 +16,24 @@ type allowance struct {
 	limits config.Limits
 	keys   int64
 	bytes  int64
-	by     string // the limit that ended the run
+	by     string // the first limit that was in the way
+	over   bool   // a limit of the whole run was
 }
 
-// reserve takes one key of so many bytes, or says that the run is over.
-func (a *allowance) reserve(bytes int64) bool {
+// reserve takes one key of so many bytes, or says which limit is in the way:
+// for good only where nothing is given back any more.
+func (a *allowance) reserve(bytes int64) (limit string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch l := a.limits; {
 	case l.MaxKeys > 0 && a.keys >= l.MaxKeys:
-		a.stop(fmt.Sprintf("max_keys: %d", l.MaxKeys))
+		return fmt.Sprintf("max_keys: %d", l.MaxKeys)
 	case l.MaxBytes > 0 && a.bytes+bytes > int64(l.MaxBytes):
-		a.stop("max_bytes: " + humanize.IBytes(uint64(l.MaxBytes)))
-	default:
-		a.keys++
-		a.bytes += bytes
-		return true
+		return "max_bytes: " + humanize.IBytes(uint64(l.MaxBytes))
 	}
-	return false
+	a.keys++
+	a.bytes += bytes
+	return ""
 }
 
 func (a *allowance) release(bytes int64) {
@@ -43,23 +43,21 @@ func (a *allowance) release(bytes int64) {
 	a.bytes -= bytes
 }
 
-// stop records the first limit that was reached; the caller holds mu.
-func (a *allowance) stop(by string) {
+// end records a limit that ended the whole run, or one shard. The first is
+// the one that the summary names.
+func (a *allowance) end(by string, whole bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.by == "" {
 		a.by = by
 	}
+	a.over = a.over || whole
 }
 
-// end records a limit that was reached elsewhere: of time, or of one shard.
-func (a *allowance) end(by string) {
+// stoppedBy is the limit that was reached, or "", and whether it ended the
+// whole run.
+func (a *allowance) stoppedBy() (by string, whole bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.stop(by)
-}
-
-// stoppedBy is the limit that was reached, or "".
-func (a *allowance) stoppedBy() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.by
+	return a.by, a.over
 }

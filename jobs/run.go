@@ -48,6 +48,9 @@ var ErrPartial = errors.New("not everything could be done")
 // ErrFailed: nothing useful was done.
 var ErrFailed = errors.New("nothing could be done")
 
+// ErrKeys: the list of keys to act on could not be read to its end.
+var ErrKeys = errors.New("the list of keys")
+
 // ErrLimit: a safety limit ended the run before the act that would pass it.
 var ErrLimit = errors.New("stopped by a safety limit")
 
@@ -102,8 +105,8 @@ type run struct {
 
 // Run carries out one request. The summary tells what was done also where an
 // error came back; it is nil only if the run did not begin. Errors are
-// ErrPartial, ErrFailed, ErrLimit, ErrBusy, ErrState, the cause of ctx, or
-// what kept the target from being opened.
+// ErrPartial, ErrFailed, ErrKeys, ErrLimit, ErrBusy, ErrState, the cause of
+// ctx, or what kept the target from being opened.
 func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -118,7 +121,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 	}
 	if t := q.Job.Limits.Time; t > 0 {
 		timer := time.AfterFunc(time.Duration(t), func() {
-			w.allow.end("time: " + t.String())
+			w.allow.end("time: "+t.String(), true)
 			cancel(ErrLimit)
 		})
 		defer timer.Stop()
@@ -223,13 +226,15 @@ func (w *run) named(ctx context.Context, workers []*worker) {
 	}
 	for n, err := range w.Keys {
 		if err != nil {
-			w.keysErr = err
+			// The page in hand is not touched either: in a list that is
+			// wrong here more may be wrong.
+			w.keysErr, page = err, nil
 			break
 		}
 		if page = append(page, n); len(page) == auditPage {
 			flush()
 		}
-		if ctx.Err() != nil || w.allow.stoppedBy() != "" {
+		if _, over := w.allow.stoppedBy(); over || ctx.Err() != nil {
 			break
 		}
 	}
@@ -255,7 +260,7 @@ func (w *run) parallel(ctx context.Context, workers []*worker, step func(*worker
 // route finds the shard of a named key; nil if there is none.
 func route(workers []*worker, n Named) *worker {
 	for _, k := range workers {
-		if k.shard.Server.Cluster && k.shard.Owns(topology.Slot(n.Name)) || !k.shard.Server.Cluster && k.shard.DB == n.DB {
+		if k.shard.DB == n.DB && k.shard.Owns(topology.Slot(n.Name)) {
 			return k
 		}
 	}
@@ -263,16 +268,21 @@ func route(workers []*worker, n Named) *worker {
 }
 
 // homeless tells of a named key for which there is no shard: a database
-// without keys, or a slot that nobody owns.
+// without keys, a slot that nobody owns, or a database that is not there in a
+// cluster.
 func (w *run) homeless(n Named) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := Finding{Name: n.Name, DB: n.DB, Type: n.Type, Outcome: string(deleter.Gone)}
-	if w.cluster {
+	switch {
+	case !w.cluster:
+		w.summary.Outcomes.Gone++
+	case n.DB != 0:
+		f.Outcome, f.Reason = string(deleter.Failed), fmt.Sprintf("a cluster has no database %d", n.DB)
+		w.summary.Outcomes.Failed++
+	default:
 		f.Outcome, f.Reason = string(deleter.Failed), "no reachable node owns its slot"
 		w.summary.Outcomes.Failed++
-	} else {
-		w.summary.Outcomes.Gone++
 	}
 	w.tally.add(f)
 	w.emit(f)
@@ -303,11 +313,15 @@ func (w *run) close(ctx context.Context, workers []*worker) (*Summary, error) {
 	s := w.summary
 	s.Complete = w.keysErr == nil
 	failed, useful := 0, 0
+	var state error
 	for _, k := range workers {
 		k.closeInto(s, w.tally)
 		s.Complete = s.Complete && k.complete
 		if k.err != nil {
 			failed++
+		}
+		if state == nil && errors.Is(k.err, ErrState) {
+			state = k.err
 		}
 		if k.complete || k.scanned > 0 || k.outcomes != (Outcomes{}) {
 			useful++
@@ -318,22 +332,24 @@ func (w *run) close(ctx context.Context, workers []*worker) (*Summary, error) {
 		s.TopElements = w.tally.longest.sorted()
 	}
 	s.Finished = time.Now()
-	by := w.allow.stoppedBy()
+	by, _ := w.allow.stoppedBy()
 	if by != "" {
 		s.Complete = false
 		if s.ActSummary != nil {
 			s.StoppedBy = by
 		}
 	}
-	switch {
-	case by == "" && ctx.Err() != nil:
-		return s, context.Cause(ctx)
+	switch ended := context.Cause(ctx); {
+	case state != nil:
+		return s, state
+	case ended != nil && !errors.Is(ended, ErrLimit):
+		return s, ended
 	case by != "":
 		return s, fmt.Errorf("%w: %s", ErrLimit, by)
+	case w.keysErr != nil:
+		return s, fmt.Errorf("%w: %w", ErrKeys, w.keysErr)
 	case failed > 0 && useful == 0:
 		return s, ErrFailed
-	case w.keysErr != nil:
-		return s, fmt.Errorf("%w: %w", ErrPartial, w.keysErr)
 	case failed > 0 || !s.Complete || s.ActSummary != nil && s.Outcomes.Failed+s.Outcomes.Trashed > 0:
 		return s, ErrPartial
 	}

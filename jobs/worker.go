@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"time"
 
 	"github.com/keyjanitor/keyjanitor/deleter"
@@ -31,6 +32,7 @@ type worker struct {
 	tally    *tally
 	scanned  int64
 	acted    int64 // against max_percent
+	full     bool  // a limit ended the shard
 	complete bool
 	err      error
 
@@ -45,21 +47,39 @@ func newWorker(w *run, s *topology.Shard) *worker {
 	return &worker{run: w, shard: s, tally: newTally(w.Top, ranking(w.Request)), err: s.Err}
 }
 
-// do takes one step unless an earlier one failed, and keeps its error.
+// do takes one step unless an earlier one failed, and keeps its error. A
+// panic is an error of the shard: it must not end a daemon with its other
+// jobs.
 func (k *worker) do(ctx context.Context, step func(context.Context) error) {
+	defer func() {
+		if p := recover(); p != nil {
+			k.err = fmt.Errorf("panic: %v", p)
+			k.Log.Error("work on a shard panicked", "job", k.Job.Name, "shard", k.shard.ID,
+				"reason", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
 	if k.err == nil && k.scan == nil {
-		k.err = k.prepare(ctx)
+		k.keep(ctx, k.prepare(ctx))
 	}
 	if k.err != nil || ctx.Err() != nil {
 		return
 	}
-	if err := step(ctx); err != nil && ctx.Err() == nil {
+	k.keep(ctx, step(ctx))
+}
+
+// keep keeps an error of the shard. What fails because the run is over says
+// nothing about the shard.
+func (k *worker) keep(ctx context.Context, err error) {
+	if err != nil && (ctx.Err() == nil || errors.Is(err, ErrState)) {
 		k.err = err
 	}
 }
 
 // prepare builds the shard's gates, scanner and deleter.
 func (k *worker) prepare(ctx context.Context) error {
+	if err := k.unlimited(); err != nil {
+		return err
+	}
 	target := time.Duration(k.Pace.TargetLatency)
 	looking := throttle.New(throttle.Options{
 		Target: target, Share: float64(k.Pace.ScanShare) / 100, Budgets: []*throttle.Budget{k.budget},
@@ -244,12 +264,12 @@ func (k *worker) finishLeft(ctx context.Context) error {
 
 // finish drains one leftover of an earlier run.
 func (k *worker) finish(ctx context.Context, name string) error {
-	if k.Mode != Execute {
-		k.waiting++
-		return nil
-	}
 	t, ours := k.namer.Parse(name)
 	if !ours || t.State != deleter.Draining {
+		return nil
+	}
+	if k.Mode != Execute {
+		k.waiting++
 		return nil
 	}
 	if k.othersAtWork(ctx, t.Job) {
@@ -274,6 +294,9 @@ func (k *worker) finish(ctx context.Context, name string) error {
 
 // named acts on keys that were named.
 func (k *worker) named(ctx context.Context, names []Named) error {
+	if k.full {
+		return nil
+	}
 	if err := k.check(ctx); err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func codeOf(err error) int {
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, jobs.ErrState):
+	case errors.As(err, &usage), errors.As(err, &file), errors.Is(err, jobs.ErrState), errors.Is(err, jobs.ErrKeys):
 		return exitUsage
 	case errors.Is(err, jobs.ErrBusy):
 		return exitBusy

@@ -1,0 +1,108 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keyjanitor/keyjanitor/deleter"
+	"github.com/keyjanitor/keyjanitor/internal/topology"
+	"github.com/keyjanitor/keyjanitor/throttle"
+)
+
+func TestIsLockName(t *testing.T) {
+	for name, want := range map[string]bool{
+		"keyjanitor:lock:nightly":                    true,
+		"keyjanitor:lock:A-z_0.9":                    true,
+		"keyjanitor:lock:" + strings.Repeat("x", 64): true,
+		"keyjanitor:lock:" + strings.Repeat("x", 65): false,
+		"keyjanitor:lock:":                           false,
+		"keyjanitor:lock:a b":                        false,
+		"keyjanitor:lock:a:b":                        false,
+		"keyjanitor:lock:\xff":                       false,
+		"keyjanitor:lock:a\n":                        false,
+		"keyjanitor:lock":                            false,
+		"x:keyjanitor:lock:a":                        false,
+		"Keyjanitor:lock:a":                          false,
+		"session:1":                                  false,
+		"":                                           false,
+	} {
+		if got := isLockName(name); got != want {
+			t.Errorf("%q is a lock: %t, want %t", name, got, want)
+		}
+	}
+}
+
+// Our own names are selected by nothing and protected from everything, those
+// of others that only look alike are not.
+func TestOwnNames(t *testing.T) {
+	w := &run{Runner: &Runner{Protect: []string{"session:*", "[ab]"}}, namer: deleter.NewNamer(topology.Slot)}
+	trash := "keyjanitor:trash:{" + w.namer.Tag(topology.Slot("k")) + "}:1:d:0:-1:job:0123456789abcdef:k"
+	for name, want := range map[string][2]bool{ // own, protected
+		"keyjanitor:lock:a":                     {true, true},
+		trash:                                   {true, true},
+		strings.Replace(trash, "1:d", "1:x", 1): {false, false},
+		"keyjanitor:trash:notes":                {false, false},
+		"session:1":                             {false, true},
+		"a":                                     {false, true},
+		"c":                                     {false, false},
+	} {
+		if got := [2]bool{w.own(name), w.protected(name)}; got != want {
+			t.Errorf("%q: own and protected are %t, want %t", name, got, want)
+		}
+	}
+}
+
+// Ownership ends by our own clock 13 s after the last renewal was sent,
+// before the server lets another in.
+func TestLeaseIsTrusted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lease{start: time.Now()}
+		if l.held() {
+			t.Error("held before it was taken")
+		}
+		sent := time.Now()
+		time.Sleep(2 * time.Second) // the reply took long
+		l.trust(sent)
+		gate := leased{throttle.New(throttle.Options{Target: time.Millisecond, Share: 1}), l}
+		for !time.Now().Equal(sent.Add(lockTrust)) {
+			if err := gate.Wait(context.Background(), 1, 1, 1); err != nil {
+				t.Fatalf("%v after %v", err, time.Since(sent))
+			}
+			time.Sleep(time.Second)
+		}
+		if l.held() || time.Since(sent) >= lockTTL {
+			t.Errorf("held %v after the renewal was sent", time.Since(sent))
+		}
+		if err := gate.Wait(context.Background(), 1, 1, 1); !errors.Is(err, ErrLockLost) {
+			t.Errorf("the gate says %v, want ErrLockLost", err)
+		}
+	})
+}
+
+// A run without a lock needs none; one that is told to stop says so.
+func TestGateOfNoLease(t *testing.T) {
+	gate := leased{throttle.New(throttle.Options{Target: time.Millisecond, Share: 1}), nil}
+	if err := gate.Wait(t.Context(), 1, 1, 1); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := gate.Wait(ctx, 1, 1, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("the gate says %v, want context.Canceled", err)
+	}
+}
+
+func TestLockWithoutAnOwner(t *testing.T) {
+	shards := []*topology.Shard{
+		{Err: errors.New("down")},
+		{Server: topology.Server{Cluster: true}, Slots: []topology.SlotRange{{First: 1, Last: 0}}},
+	}
+	_, err := takeLease(t.Context(), shards, "nightly", 0, func(error) {})
+	if err == nil || !strings.Contains(err.Error(), "keyjanitor:lock:nightly") || errors.Is(err, ErrBusy) {
+		t.Errorf("error %v", err)
+	}
+}
