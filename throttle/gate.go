@@ -95,7 +95,11 @@ func (g *Gate) Observe(kind string, n int, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := max(0, took-g.roundTrip)
-	g.free = time.Now().Add(time.Duration(float64(t) * (1/g.o.Share - 1)))
+	away := time.Duration(float64(t) * (1/g.o.Share - 1))
+	if now := time.Now(); g.free.Before(now) {
+		g.free = now
+	}
+	g.free = g.free.Add(away)
 	g.kind(kind).observe(n, t, g.o.Target)
 }
 
