@@ -109,9 +109,9 @@ func (s *Scanner) Walk(ctx context.Context, from uint64, fn func(Page) error) er
 	if err != nil {
 		return err
 	}
-	idle := 0 // pages in a row that came back empty with the cursor they were asked from
+	idle := 0 // pages in a row that came back with the cursor they were asked from; no server does that
 	for cursor := from; ; {
-		if next.next == cursor && next.next != 0 && len(next.names) == 0 {
+		if next.next == cursor && next.next != 0 {
 			if idle++; idle > 3 {
 				return fmt.Errorf("scan does not move on from cursor %d; is this a proxy that answers for several servers?", cursor)
 			}
@@ -136,9 +136,11 @@ func (s *Scanner) Walk(ctx context.Context, from uint64, fn func(Page) error) er
 	}
 }
 
-// count is the COUNT of the next page.
+// count is the COUNT of the next page: the keys that take the target, by
+// what whole pages of them took, in no more commands than a pipeline may hold.
 func (s *Scanner) count() int {
-	return max(1, s.gate.Pipeline(s.gate.Batch(kind))/len(s.plan[0]))
+	keys, probes := s.gate.Batch(kind), len(s.plan[0])
+	return max(1, s.gate.Pipeline(keys*probes)/probes)
 }
 
 // sift takes repeats, orphans and our own names out of a page and returns
