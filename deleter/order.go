@@ -76,8 +76,14 @@ func (e *Evidence) ttlHolds(ttl int64) bool {
 		return false
 	}
 	return !e.NoTTL &&
-		(e.TTLUnder == 0 || ttl < e.TTLUnder.Milliseconds()) &&
-		(e.TTLOver == 0 || ttl > e.TTLOver.Milliseconds())
+		(e.TTLUnder == 0 || ttl < millis(e.TTLUnder)) &&
+		(e.TTLOver == 0 || ttl > millis(e.TTLOver))
+}
+
+// millis is a threshold as servers count time, rounded up: a condition never
+// turns into none.
+func millis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
 // Outcome is what became of an order.

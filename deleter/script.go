@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -18,7 +17,9 @@ import (
 // It returns {status, length}. Nothing in it is more than O(1), but for
 // what DEL takes to free at most 1000 elements. replicate_commands makes
 // 3.2 and 4.0 replicate what was done instead of the script, which would
-// decide anew on a replica; from 5.0 on that is how it is.
+// decide anew on a replica; from 5.0 on that is how it is. The first PERSIST
+// does nothing to a name that is free: where the user may not send it, the
+// script ends there and not, with an error, after the rename.
 const verdict = `
 if redis.replicate_commands then redis.replicate_commands() end
 local key, act = KEYS[1], ARGV[1]
@@ -49,6 +50,7 @@ elseif act == 'del' then
   if n > tonumber(ARGV[9]) then return {'large', n} end
   if redis.call('DEL', key) == 0 then return {'gone', 0} end
 elseif act == 'aside' then
+  redis.call('PERSIST', KEYS[2])
   if redis.call('RENAMENX', key, KEYS[2]) == 0 then return {'taken', n} end
   redis.call('PERSIST', KEYS[2])
 end
@@ -108,10 +110,9 @@ func (s *Redis) verdictArgs(o *Order, what act) []any {
 		}
 		return "0"
 	}
-	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	return []any{
 		string(what), o.Type, e.MinElements, e.MinBytes, flag(e.NoTTL),
-		millis(e.TTLUnder), millis(e.TTLOver), flag(s.can.MemoryUsage), smallElements,
+		strconv.FormatInt(millis(e.TTLUnder), 10), strconv.FormatInt(millis(e.TTLOver), 10), flag(s.can.MemoryUsage), smallElements,
 	}
 }
 
