@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Gate paces batches.
@@ -111,7 +109,7 @@ const most = 64 << 20
 // removeAll removes keys in one step each, a pipeline at a time.
 func (d *Deleter) removeAll(ctx context.Context, orders []Order, how Method, done func(Result)) error {
 	for len(orders) > 0 {
-		n, elements, bytes := d.chunk(orders)
+		n, elements, bytes := d.chunk(orders, how)
 		if err := d.gate.Wait(ctx, n, elements, bytes); err != nil {
 			return err
 		}
@@ -133,12 +131,19 @@ func (d *Deleter) removeAll(ctx context.Context, orders []Order, how Method, don
 }
 
 // chunk is how many of the orders go into the next pipeline, and what they
-// amount to.
-func (d *Deleter) chunk(orders []Order) (n, elements int, bytes int64) {
+// amount to. The gate knows what keys took on average; whatever they are, a
+// pipeline frees in the main thread (what DEL removes, and strings) little
+// more than one small key has, and one step may free.
+func (d *Deleter) chunk(orders []Order, how Method) (n, elements int, bytes int64) {
 	limit := d.gate.Pipeline(d.gate.Batch("remove"))
-	for n < len(orders) && n < limit && bytes <= most {
-		elements += int(max(0, orders[n].Elements))
-		bytes += max(0, orders[n].Bytes)
+	var inline int64
+	for n < len(orders) && n < limit && bytes <= most && inline <= stepBytes && (how == Unlink || elements <= smallElements) {
+		o := &orders[n]
+		elements += int(max(0, o.Elements))
+		bytes += max(0, o.Bytes)
+		if how == Del || o.Type == "string" {
+			inline += max(0, o.Bytes)
+		}
 		n++
 	}
 	return n, elements, bytes
@@ -216,6 +221,9 @@ func (d *Deleter) drainAll(ctx context.Context, orders []Order, done func(Result
 	names := make([]string, len(orders))
 	for i, o := range orders {
 		names[i] = d.o.Namer.name(d.o.Job, o.Key)
+		if _, readable := d.o.Namer.Parse(names[i]); !readable {
+			return fmt.Errorf("set aside: no run could read the trash name %q", names[i])
+		}
 	}
 	if err := d.o.Journal.Begin(names); err != nil {
 		return fmt.Errorf("write the trash journal: %w", err)
@@ -225,9 +233,16 @@ func (d *Deleter) drainAll(ctx context.Context, orders []Order, done func(Result
 		if r.Outcome != "" {
 			done(r)
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			continue
 		}
+		if r.Outcome != "" {
+			i++
+		}
+		for _, unused := range names[i:] {
+			err = errors.Join(err, d.o.Journal.Done(unused))
+		}
+		return err
 	}
 	return nil
 }
@@ -328,42 +343,4 @@ func (d *Deleter) empty(ctx context.Context, name string, r Result) (Result, err
 	}
 	r.Took += time.Since(began)
 	return r, d.o.Journal.Done(name)
-}
-
-// Fatal reports whether an error speaks against going on with the shard: we
-// were told to stop, the connection is lost, or the server is in a state in
-// which it refuses every command like ours.
-func Fatal(err error) bool {
-	if err == nil || errors.Is(err, errTaken) || errors.Is(err, redis.TxFailedErr) {
-		return false
-	}
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return true
-	}
-	for _, state := range []string{"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "NOAUTH", "MISCONF", "NOREPLICAS"} {
-		if redis.HasErrorPrefix(err, state) {
-			return true
-		}
-	}
-	return false
-}
-
-// inDoubt reports whether a command may have run although it has no reply.
-func inDoubt(err error) bool {
-	var reply redis.Error
-	return err != nil && !errors.Is(err, errTaken) && !errors.As(err, &reply)
-}
-
-// reason is an error in the words of a report.
-func reason(err error) string {
-	switch {
-	case errors.Is(err, redis.TxFailedErr):
-		return "it was written to each time between the look and the act"
-	case errors.Is(err, context.Canceled):
-		return "the run was interrupted"
-	case redis.HasErrorPrefix(err, "TRYAGAIN"), redis.HasErrorPrefix(err, "ASK "), redis.HasErrorPrefix(err, "MOVED "):
-		return "slot moving: " + err.Error()
-	}
-	return err.Error()
 }

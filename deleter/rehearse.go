@@ -14,13 +14,11 @@ func NewRehearsal(s *Redis) *Rehearsal { return &Rehearsal{s} }
 // Sends: TYPE, length, PTTL and MEMORY USAGE as the evidence needs.
 func (r *Rehearsal) Remove(ctx context.Context, orders []Order, how Method) []Reply {
 	out := make([]Reply, len(orders))
-	seen, err := r.s.look(ctx, r.s.rdb, orders, nil)
-	for i := range orders {
-		if err != nil {
-			out[i] = Reply{Err: err}
-			continue
-		}
-		if out[i] = verdictOf(&orders[i], seen[i], actOf(how)); out[i].Status == Acted {
+	pipe := r.s.rdb.Pipeline()
+	seen := r.s.look(ctx, pipe, orders)
+	_, _ = pipe.Exec(ctx) // each reply is looked at below
+	for i, facts := range seen() {
+		if out[i] = verdictOf(&orders[i], facts, actOf(how)); out[i].Status == Acted {
 			out[i].Status = Rehearsed
 		}
 	}

@@ -3,6 +3,7 @@ package deleter
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -83,6 +84,14 @@ func (n *Namer) format(t Trash) string {
 	}, ":")
 }
 
+// keepForGood is the name for a key that was set aside to be drained, and by
+// mistake: it waits in the trash until somebody restores or purges it.
+func keepForGood(name string) string {
+	from := "}:" + strings.Join([]string{trashVersion, string(Draining), "0"}, ":") + ":"
+	to := "}:" + strings.Join([]string{trashVersion, string(Kept), strconv.FormatInt(math.MaxInt64, 10)}, ":") + ":"
+	return strings.Replace(name, from, to, 1)
+}
+
 // Parse reads a name. It is one of ours only if it says everything in the
 // right form and its tag is the one that its original name would get.
 func (n *Namer) Parse(name string) (Trash, bool) {
@@ -102,7 +111,7 @@ func (n *Namer) Parse(name string) (Trash, bool) {
 	}
 	t := Trash{State: State(f[1]), Due: due, TTL: ttl, Job: f[4], Nonce: f[5], Original: f[6]}
 	nonce, err := hex.DecodeString(t.Nonce)
-	valid := err == nil && len(nonce) == 8 && t.Job != "" && (t.State == Draining || t.State == Kept) &&
+	valid := err == nil && len(nonce) == 8 && hex.EncodeToString(nonce) == t.Nonce && t.Job != "" && (t.State == Draining || t.State == Kept) &&
 		due >= 0 && ttl >= NoTTL && tag == n.tags[n.slot(t.Original)] && n.format(t) == name
 	return t, valid
 }

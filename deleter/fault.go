@@ -1,0 +1,63 @@
+package deleter
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// keyError is a fault of one key that is no reply: others may be removed.
+type keyError string
+
+func (e keyError) Error() string { return string(e) }
+
+// errTaken should not happen: a trash name has 64 random bits.
+const errTaken = keyError("the trash name is taken")
+
+// Fatal reports whether an error speaks against going on with the shard: we
+// were told to stop, the connection is lost, or the server is in a state in
+// which it refuses every command like ours.
+func Fatal(err error) bool {
+	var (
+		reply redis.Error
+		key   keyError
+	)
+	switch {
+	case err == nil, errors.As(err, &key), errors.Is(err, redis.TxFailedErr):
+		return false
+	case !errors.As(err, &reply):
+		return true
+	}
+	for _, state := range []string{
+		"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "NOAUTH", "WRONGPASS", "MISCONF", "NOREPLICAS",
+		"max number of clients",
+	} {
+		if redis.HasErrorPrefix(err, state) {
+			return true
+		}
+	}
+	return false
+}
+
+// inDoubt reports whether a command may have run although it has no reply.
+func inDoubt(err error) bool {
+	var (
+		reply redis.Error
+		key   keyError
+	)
+	return err != nil && !errors.As(err, &key) && !errors.As(err, &reply)
+}
+
+// reason is an error in the words of a report.
+func reason(err error) string {
+	switch {
+	case errors.Is(err, redis.TxFailedErr):
+		return "it was written to each time between the look and the act"
+	case errors.Is(err, context.Canceled):
+		return "the run was interrupted"
+	case redis.HasErrorPrefix(err, "TRYAGAIN"), redis.HasErrorPrefix(err, "ASK "), redis.HasErrorPrefix(err, "MOVED "):
+		return "slot moving: " + err.Error()
+	}
+	return err.Error()
+}
