@@ -71,9 +71,13 @@ func (s *Redis) Open(ctx context.Context, trash string) (*Opened, error) {
 	case "zset":
 		t.Drainer = &zset{s: s, key: trash}
 	case "hash", "set":
-		t.Drainer = &members{s: s, key: trash, typ: typ}
+		m := &members{s: s, key: trash, typ: typ, most: min(t.Largest, replyBytes)}
+		if t.Each == 0 { // the server does not tell: the first page shows
+			m.most = 1
+		}
+		t.Drainer = m
 	default:
-		return nil, fmt.Errorf("drain %s: not supported by this version", typ)
+		return nil, keyError("to drain a " + typ + " is not supported by this version")
 	}
 	return t, nil
 }
@@ -124,8 +128,8 @@ type zset struct {
 	key string
 	// What the next step removes: up to this score, or, where members that
 	// share a score would make that more than a step, by rank.
-	upTo   string
-	byRank bool
+	upTo    string
+	planned int // for this size of a step
 }
 
 // Next removes what the step before planned and plans the next: it looks up
@@ -135,14 +139,13 @@ type zset struct {
 // Sends: ZREMRANGEBYSCORE or ZREMRANGEBYRANK, O(log(N)+n), twice ZRANGE of
 // one member, O(log(N)), and ZCARD; one round trip.
 func (z *zset) Next(ctx context.Context, n int) (int64, bool, error) {
-	n = max(n, 2)
-	low := int64(n * 4 / 5)
+	low := int64(max(1, n*4/5))
 	pipe := z.s.rdb.Pipeline()
 	var removed *redis.IntCmd
 	switch {
-	case z.upTo != "":
+	case z.upTo != "" && z.planned <= n:
 		removed = pipe.ZRemRangeByScore(ctx, z.key, "-inf", z.upTo)
-	case z.byRank:
+	case z.planned > 0: // ties, or steps have become smaller meanwhile
 		removed = pipe.ZRemRangeByRank(ctx, z.key, 0, int64(n)-1)
 	}
 	at := func(rank int64) *redis.StringSliceCmd {
@@ -163,14 +166,12 @@ func (z *zset) Next(ctx context.Context, n int) (int64, bool, error) {
 		}
 		count = removed.Val()
 	}
-	z.upTo, z.byRank = "", false
+	z.upTo, z.planned = "", n
 	switch {
 	case len(far.Val()) < 2: // no more than n are left
 		z.upTo = "+inf"
 	case near.Val()[1] != far.Val()[1]:
 		z.upTo = near.Val()[1]
-	default:
-		z.byRank = true
 	}
 	return count, left.Val() == 0, nil
 }
@@ -180,6 +181,7 @@ type members struct {
 	s      *Redis
 	key    string
 	typ    string
+	most   int // names that the next page may have, by what the last one weighed
 	cursor uint64
 	listed []string // names seen and not yet removed
 	ended  bool     // the cursor came back to 0
@@ -228,8 +230,12 @@ func (m *members) Next(ctx context.Context, n int) (int64, bool, error) {
 		if err != nil {
 			return count, false, err
 		}
+		bytes := weight(names)
 		if m.typ == "hash" && !m.s.can.NoValues {
 			names = everySecond(names)
+		}
+		if len(names) > 0 {
+			m.most = min(2*m.most, max(1, replyBytes/max(1, bytes/len(names))))
 		}
 		m.listed, m.cursor, m.ended = names, next, next == 0
 	case left != nil:
@@ -258,7 +264,7 @@ func (m *members) endPass(ctx context.Context, left *redis.IntCmd) (done bool, e
 		m.futile = 0
 	}
 	if m.futile == 3 {
-		return false, fmt.Errorf("%d elements can neither be listed nor removed", n)
+		return false, keyError(fmt.Sprintf("%d elements can neither be listed nor removed", n))
 	}
 	m.ended, m.pass = false, 0
 	return false, nil
@@ -279,7 +285,15 @@ func (m *members) remove(ctx context.Context, pipe redis.Pipeliner, names []stri
 	return cmd
 }
 
+func weight(page []string) (bytes int) {
+	for _, s := range page {
+		bytes += len(s)
+	}
+	return bytes
+}
+
 func (m *members) list(ctx context.Context, pipe redis.Pipeliner, n int) *redis.ScanCmd {
+	n = min(n, m.most)
 	switch {
 	case m.typ == "set":
 		return pipe.SScan(ctx, m.key, m.cursor, "", int64(n))
