@@ -71,7 +71,7 @@ func newApp(p process) *cli.App {
 }
 
 func usageOf(c *cli.Context, err error, _ bool) error {
-	return usagef("%s; keyjanitor %s --help lists the flags", err, c.Command.Name)
+	return usagef("%s; %s --help lists the flags", err, c.Command.HelpName)
 }
 
 // withoutArguments refuses what stands outside of flags: the library stops
@@ -88,8 +88,9 @@ func withoutArguments(action cli.ActionFunc) cli.ActionFunc {
 
 func (p process) versionCommand() *cli.Command {
 	return &cli.Command{
-		Name:  "version",
-		Usage: "print the version",
+		Name:        "version",
+		Usage:       "print the version",
+		Description: example("keyjanitor version"),
 		Action: func(*cli.Context) error {
 			_, err := fmt.Fprintf(p.stdout, "keyjanitor %s (%s %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err

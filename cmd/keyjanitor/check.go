@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -108,17 +109,14 @@ func (p process) checkTargets(c *cli.Context) ([]config.Target, *config.Config, 
 		s, err := p.connection(c)
 		return []config.Target{s.target}, s.config, err
 	}
-	cfg, err := config.Load(c.String("config"))
+	cfg, err := p.load(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	var targets []config.Target
-	for _, t := range cfg.Targets {
-		if err := p.login(c, &t); err != nil {
-			return nil, nil, err
-		}
-		targets = append(targets, t)
+	if len(cfg.Targets) == 0 {
+		return nil, nil, usagef("%s names no target; there is nothing to check", c.String("config"))
 	}
+	targets := slices.Collect(maps.Values(cfg.Targets))
 	slices.SortFunc(targets, func(a, b config.Target) int { return strings.Compare(a.Name, b.Name) })
 	return targets, cfg, nil
 }

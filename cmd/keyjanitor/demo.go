@@ -19,7 +19,7 @@ func (p process) demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "demo",
 		Usage:       "the main job against an embedded server; no Redis needed",
-		Description: "Starts an embedded imitation of Redis, fills it, scans it, deletes what is oversized and scans\nagain. The imitation is not faithful: the demo shows, it proves nothing.",
+		Description: "Starts an embedded imitation of Redis, fills it, scans it, deletes what is oversized and scans\nagain. The imitation is not faithful: the demo shows, it proves nothing.\n\n" + example("keyjanitor demo"),
 		Action:      func(c *cli.Context) error { return p.demo(c.Context) },
 	}
 }

@@ -69,22 +69,26 @@ func worst(errs []error) error {
 	})
 }
 
-// forgive turns the codes that --ok-on names into success.
-func forgive(err error, okOn string) (error, error) {
-	forgiven := false
+// forgivable are the codes that --ok-on turns into success.
+var forgivable = map[string]int{"limit": exitLimit, "busy": exitBusy}
+
+// okOnProblem says what is wrong with the value of --ok-on.
+func okOnProblem(okOn string) error {
 	for word := range strings.SplitSeq(okOn, ",") {
-		switch strings.TrimSpace(word) {
-		case "":
-		case "limit":
-			forgiven = forgiven || codeOf(err) == exitLimit
-		case "busy":
-			forgiven = forgiven || codeOf(err) == exitBusy
-		default:
-			return err, usagef("--ok-on %s: unknown outcome; write limit, busy or both with a comma between", word)
+		if word = strings.TrimSpace(word); word != "" && forgivable[word] == 0 {
+			return fmt.Errorf("unknown outcome %q; write limit, busy or both with a comma between", word)
 		}
 	}
-	if forgiven {
-		return nil, nil
+	return nil
+}
+
+// forgive turns the codes that --ok-on names into success, and says so.
+func (p process) forgive(err error, okOn string) error {
+	for word := range strings.SplitSeq(okOn, ",") {
+		if code := forgivable[strings.TrimSpace(word)]; code != 0 && code == codeOf(err) {
+			fmt.Fprintf(p.stderr, "keyjanitor: %s; --ok-on accepts that\n", err)
+			return nil
+		}
 	}
-	return err, nil
+	return err
 }

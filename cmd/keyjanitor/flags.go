@@ -23,11 +23,11 @@ const (
 // connectionFlags say which deployment, and as whom.
 func connectionFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "url", Category: connecting, Usage: "`URL` of the deployment: redis://, rediss://, unix://, redis+cluster://h1,h2", EnvVars: []string{"KEYJANITOR_URL"}},
+		&cli.StringFlag{Name: "url", Category: connecting, Usage: "`URL` of the deployment: redis://, rediss://, unix://, redis+cluster://h1,h2; or set KEYJANITOR_URL"},
 		configFlag(),
 		&cli.StringFlag{Name: "target", Category: connecting, Usage: "the target `NAME` of the file to work on"},
 		&cli.IntSliceFlag{Name: "db", Category: connecting, Usage: "database `N`; repeatable (default: every database that has keys)"},
-		&cli.StringFlag{Name: "username", Category: connecting, Usage: "ACL user `NAME`", EnvVars: []string{"KEYJANITOR_USERNAME"}},
+		&cli.StringFlag{Name: "username", Category: connecting, Usage: "ACL user `NAME`; or set KEYJANITOR_USERNAME"},
 		&cli.StringFlag{Name: "password-file", Category: connecting, Usage: "`FILE` with the password; or set KEYJANITOR_PASSWORD"},
 	}
 }
@@ -36,13 +36,19 @@ func configFlag() cli.Flag {
 	return &cli.StringFlag{Name: "config", Category: connecting, Usage: "configuration `FILE`"}
 }
 
+// texts is a repeatable flag whose values are taken as they are: names and
+// globs may begin or end with a space, and hold commas.
+func texts(name, category, usage string) cli.Flag {
+	return &cli.StringSliceFlag{Name: name, Category: category, Usage: usage, KeepSpace: true}
+}
+
 // selectionFlags are the same everywhere.
 func selectionFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "match", Category: selecting, Usage: "names that match `GLOB`; repeatable"},
-		&cli.StringSliceFlag{Name: "prefix", Category: selecting, Usage: "names that begin with `TEXT`, taken literally; repeatable"},
-		&cli.StringSliceFlag{Name: "exclude", Category: selecting, Usage: "not the names that match `GLOB`; repeatable"},
-		&cli.StringSliceFlag{Name: "type", Category: selecting, Usage: "keys of `TYPE`: string, list, set, zset, hash, stream; repeatable"},
+		texts("match", selecting, "names that match `GLOB`; repeatable"),
+		texts("prefix", selecting, "names that begin with `TEXT`, taken literally; repeatable"),
+		texts("exclude", selecting, "not the names that match `GLOB`; repeatable"),
+		texts("type", selecting, "keys of `TYPE`: string, list, set, zset, hash, stream; repeatable"),
 		&cli.StringFlag{Name: "min-bytes", Category: selecting, Usage: "keys of at least `SIZE`, such as 1MiB, by MEMORY USAGE"},
 		&cli.Int64Flag{Name: "min-elements", Category: selecting, Usage: "keys of at least `N` elements"},
 		&cli.BoolFlag{Name: "no-ttl", Category: selecting, Usage: "keys without a TTL"},
@@ -188,7 +194,7 @@ func (r *reader) limits() config.Limits {
 
 // pace is that of the configuration, overridden by the flags that are set.
 func (r *reader) pace(base config.Pace) config.Pace {
-	set := r.c.IsSet
+	set, before := r.c.IsSet, len(r.errs)
 	if set("target-latency") {
 		base.TargetLatency = r.duration("target-latency")
 	}
@@ -210,7 +216,7 @@ func (r *reader) pace(base config.Pace) config.Pace {
 	if set("parallel") {
 		base.Parallel = r.c.Int("parallel")
 	}
-	if len(r.errs) == 0 {
+	if len(r.errs) == before {
 		r.check(base.Problems(), map[string]string{
 			"target_latency": "target-latency", "scan_share": "scan-share", "max_share": "max-share",
 			"commands_per_second": "commands-per-second", "elements_per_second": "elements-per-second",
@@ -229,22 +235,29 @@ type setup struct {
 // connection finds the target that the flags and the configuration name.
 func (p process) connection(c *cli.Context) (setup, error) {
 	s := setup{config: &config.Config{Pace: config.DefaultPace(), StateDir: config.DefaultStateDir}}
-	file, url := c.String("config"), c.String("url")
+	file, url, said := c.String("config"), c.String("url"), "--url"
 	if file != "" {
 		loaded, err := config.Load(file)
 		if err != nil {
-			return s, err
+			return s, asUsage(err)
 		}
 		s.config = loaded
 	}
+	name := c.String("target")
+	if !c.IsSet("url") && name == "" {
+		url, said = p.getenv("KEYJANITOR_URL"), "KEYJANITOR_URL"
+		if url != "" && len(s.config.Targets) > 0 {
+			return s, usagef("KEYJANITOR_URL and --config both name a deployment; write --target NAME or --url URL")
+		}
+	}
 	var err error
-	switch name := c.String("target"); {
+	switch {
 	case url != "" && name != "":
 		return s, usagef("--url and --target both name a deployment; give one of them")
 	case url != "":
 		s.target, err = config.ParseURL(url)
 		if err != nil {
-			return s, usagef("--url: %s", err)
+			return s, usagef("%s: %s", said, err)
 		}
 	case file == "":
 		return s, usagef("which deployment? write --url redis://HOST:PORT, or --config FILE --target NAME")
@@ -284,6 +297,9 @@ func (s setup) named(name string) (config.Target, error) {
 // login takes user and password from flags and environment, which win over
 // the URL and the file.
 func (p process) login(c *cli.Context, t *config.Target) error {
+	if name := p.getenv("KEYJANITOR_USERNAME"); name != "" {
+		t.Username = name
+	}
 	if c.IsSet("username") {
 		t.Username = c.String("username")
 	}

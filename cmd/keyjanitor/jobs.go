@@ -33,7 +33,7 @@ func (p process) runCommand() *cli.Command {
 		),
 		Flags: flags([]cli.Flag{
 			configFlag(),
-			&cli.StringSliceFlag{Name: "job", Category: selecting, Usage: "the job `NAME`; repeatable"},
+			texts("job", selecting, "the job `NAME`; repeatable"),
 			&cli.BoolFlag{Name: "all", Category: selecting, Usage: "every job of the file"},
 			&cli.BoolFlag{Name: "report", Category: acting, Usage: "report only, whatever the jobs' mode is"},
 			lockWaitFlag(), stateDirFlag(), okOnFlag(),
@@ -43,18 +43,21 @@ func (p process) runCommand() *cli.Command {
 }
 
 func lockWaitFlag() cli.Flag {
-	return &cli.DurationFlag{Name: "lock-wait", Category: acting, Value: lockWait, Usage: "wait up to `DURATION` for another run of the same job"}
+	return &cli.StringFlag{Name: "lock-wait", Category: acting, Value: config.Duration(lockWait).String(), Usage: "wait up to `DURATION` for another run of the same job"}
 }
 
-// load reads the configuration that --config names.
-func load(c *cli.Context) (*config.Config, error) {
-	file := c.String("config")
-	if file == "" {
-		return nil, usagef("which jobs? write --config FILE")
-	}
-	cfg, err := config.Load(file)
+// load reads the configuration that --config names. What flags and
+// environment say of user, password and state directory wins over it.
+func (p process) load(c *cli.Context) (*config.Config, error) {
+	cfg, err := config.Load(c.String("config"))
 	if err != nil {
-		return nil, err
+		return nil, asUsage(err)
+	}
+	for name, t := range cfg.Targets {
+		if err := p.login(c, &t); err != nil {
+			return nil, err
+		}
+		cfg.Targets[name] = t
 	}
 	if dir := c.String("state-dir"); dir != "" {
 		cfg.StateDir = dir
@@ -62,8 +65,20 @@ func load(c *cli.Context) (*config.Config, error) {
 	return cfg, nil
 }
 
+// loadJobs reads the configuration of commands that run its jobs.
+func (p process) loadJobs(c *cli.Context) (*config.Config, error) {
+	if c.String("config") == "" {
+		return nil, usagef("which jobs? write --config FILE")
+	}
+	cfg, err := p.load(c)
+	if err == nil && len(cfg.Jobs) == 0 {
+		err = usagef("%s has no jobs", c.String("config"))
+	}
+	return cfg, err
+}
+
 func (p process) runJobs(c *cli.Context) error {
-	cfg, err := load(c)
+	cfg, err := p.loadJobs(c)
 	if err != nil {
 		return err
 	}
@@ -71,7 +86,11 @@ func (p process) runJobs(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := forgive(nil, c.String("ok-on")); err != nil {
+	r := &reader{c: c}
+	wait := r.duration("lock-wait")
+	r.output()
+	r.fail("ok-on", okOnProblem(c.String("ok-on")))
+	if err := r.err(); err != nil {
 		return err
 	}
 	out, err := p.output(c)
@@ -88,42 +107,40 @@ func (p process) runJobs(c *cli.Context) error {
 		if c.Bool("report") {
 			j.Execute = false
 		}
-		summary, err := p.runJob(c, cfg, j, out.finding())
+		q := requestOf(c, cfg, j, time.Duration(wait))
+		q.Stream = out.finding()
+		summary, err := p.runJob(c, cfg, q)
 		if err != nil {
 			err = fmt.Errorf("job %q: %w", j.Name, err)
 		}
-		if err, _ = forgive(err, c.String("ok-on")); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, p.forgive(err, c.String("ok-on")))
 		if summary == nil {
 			continue
 		}
 		if out.stream != nil {
-			if err := out.stream.Close(summary); err != nil {
-				errs = append(errs, err)
-			}
+			errs = append(errs, out.stream.Close(summary))
 		}
 		summaries = append(summaries, summary)
 	}
+	whole := len(summaries) > 0
 	if out.stream == nil {
 		if err := report.WriteRuns(out.w, out.format, summaries); err != nil {
-			errs = append(errs, err)
+			errs, whole = append(errs, err), false
 		}
 	}
-	if err := out.close(true); err != nil {
-		errs = append(errs, err)
-	}
-	p.tellAllBut(worst(errs), errs)
-	return worst(errs)
+	return p.decide(append(errs, out.close(whole))...)
 }
 
-// tellAllBut prints the errors of jobs that do not decide the exit code.
-func (p process) tellAllBut(last error, errs []error) {
+// decide prints the errors that do not decide the exit code and returns the
+// one that does.
+func (p process) decide(errs ...error) error {
+	last := worst(errs)
 	for _, err := range errs {
-		if err != last {
+		if err != nil && err != last {
 			fmt.Fprintf(p.stderr, "keyjanitor: %s\n", err)
 		}
 	}
+	return last
 }
 
 // choose is the jobs that the flags name, in the order of the file.
@@ -148,10 +165,8 @@ func choose(cfg *config.Config, names []string, all bool) ([]config.Job, error) 
 }
 
 // runJob carries out one job.
-func (p process) runJob(c *cli.Context, cfg *config.Config, j config.Job, stream func(jobs.Finding) error) (*jobs.Summary, error) {
-	q := requestOf(c, cfg, j)
-	q.Stream = stream
-	runner, done, err := p.runner(cfg, cfg.Pace, j.Execute)
+func (p process) runJob(c *cli.Context, cfg *config.Config, q jobs.Request) (*jobs.Summary, error) {
+	runner, done, err := p.runner(cfg, cfg.Pace, q.Mode == jobs.Execute)
 	if err != nil {
 		return nil, err
 	}
@@ -164,10 +179,10 @@ func (p process) runJob(c *cli.Context, cfg *config.Config, j config.Job, stream
 	return summary, err
 }
 
-func requestOf(c *cli.Context, cfg *config.Config, j config.Job) jobs.Request {
+func requestOf(c *cli.Context, cfg *config.Config, j config.Job, wait time.Duration) jobs.Request {
 	q := jobs.Request{
 		Job: j, Target: cfg.Targets[j.Target], Mode: jobs.Report, Top: c.Int("top"),
-		Lock: true, LockWait: c.Duration("lock-wait"),
+		Lock: true, LockWait: wait,
 	}
 	if j.Execute {
 		q.Mode = jobs.Execute
@@ -191,8 +206,13 @@ func (p process) daemonCommand() *cli.Command {
 // again the waiting starts over with what it says by then; a job that is
 // running goes on to its end.
 func (p process) daemon(c *cli.Context) error {
-	cfg, err := load(c)
+	cfg, err := p.loadJobs(c)
 	if err != nil {
+		return err
+	}
+	r := &reader{c: c}
+	wait := time.Duration(r.duration("lock-wait"))
+	if err := r.err(); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(cfg.Jobs, func(j config.Job) bool { return j.Execute }) {
@@ -219,7 +239,7 @@ func (p process) daemon(c *cli.Context) error {
 				return
 			}
 			defer running.Delete(j.Name)
-			p.fire(ctx, c, cfg, j)
+			p.fire(ctx, cfg, requestOf(c, cfg, j, wait))
 		}}
 		if err := d.Check(); err != nil {
 			return asUsage(err)
@@ -246,7 +266,7 @@ func (p process) reload(c *cli.Context, hup <-chan os.Signal) *config.Config {
 			return nil
 		case <-hup:
 		}
-		cfg, err := load(c)
+		cfg, err := p.loadJobs(c)
 		if err == nil {
 			p.logger().Info("configuration read again")
 			return cfg
@@ -257,15 +277,15 @@ func (p process) reload(c *cli.Context, hup <-chan os.Signal) *config.Config {
 
 // fire carries out one scheduled run and tells of it in the log and the
 // history.
-func (p process) fire(ctx context.Context, c *cli.Context, cfg *config.Config, j config.Job) {
-	log := p.logger().With("job", j.Name)
+func (p process) fire(ctx context.Context, cfg *config.Config, q jobs.Request) {
+	log := p.logger().With("job", q.Job.Name)
 	log.Info("run started")
-	runner, done, err := p.runner(cfg, cfg.Pace, j.Execute)
+	runner, done, err := p.runner(cfg, cfg.Pace, q.Mode == jobs.Execute)
 	if err != nil {
 		log.Error("run not started", "reason", err.Error())
 		return
 	}
-	summary, err := runner.Run(ctx, requestOf(c, cfg, j))
+	summary, err := runner.Run(ctx, q)
 	err = errors.Join(err, done())
 	attrs := []any{"exit", codeOf(err)}
 	if summary != nil {

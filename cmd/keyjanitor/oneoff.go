@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"os"
@@ -65,7 +66,7 @@ func (p process) deleteCommand() *cli.Command {
 			"some-command | keyjanitor delete --url redis://10.0.0.5:6379/2 --keys-file - --null --execute",
 		),
 		Flags: flags(connectionFlags(), []cli.Flag{
-			&cli.StringSliceFlag{Name: "key", Category: selecting, Usage: "the key `NAME`; repeatable"},
+			texts("key", selecting, "the key `NAME`; repeatable"),
 			&cli.StringFlag{Name: "keys-file", Category: selecting, Usage: "`FILE` of JSON lines as scan writes them; - for standard input"},
 			&cli.BoolFlag{Name: "null", Category: selecting, Usage: "the file holds plain names, each ended by a NUL byte"},
 		}, selectionFlags(), actionFlags(), paceFlags(true), outputFlags()),
@@ -94,18 +95,51 @@ func (p process) keys(c *cli.Context, db int) (iter.Seq2[jobs.Named, error], io.
 			}
 		}, io.NopCloser(nil), nil
 	}
-	file := io.NopCloser(p.stdin)
+	in, closer := p.stdin, io.NopCloser(nil)
 	if name := c.String("keys-file"); name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, nil, usagef("--keys-file: %s", err)
 		}
-		file = f
+		in, closer = f, f
 	}
+	read := jobs.NamesFromJSON
 	if c.Bool("null") {
-		return jobs.NamesFromNull(file, db), file, nil
+		read = jobs.NamesFromNull
 	}
-	return jobs.NamesFromJSON(file, db), file, nil
+	if err := readable(in, func(r io.Reader) iter.Seq2[jobs.Named, error] { return read(r, db) }); err != nil {
+		return nil, nil, errors.Join(usagef("--keys-file: %s", err), closer.Close())
+	}
+	return read(in, db), closer, nil
+}
+
+// readable reads a whole file before anything is done about the first key in
+// it. What can be read only once, a pipe, is taken as it comes.
+func readable(in io.Reader, read func(io.Reader) iter.Seq2[jobs.Named, error]) error {
+	f, ok := in.(*os.File)
+	if !ok {
+		return nil
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory", f.Name())
+	case !info.Mode().IsRegular():
+		return nil
+	}
+	start, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	for _, err := range read(f) {
+		if err != nil {
+			return err
+		}
+	}
+	_, err = f.Seek(start, io.SeekStart)
+	return err
 }
 
 // flags joins groups of flags.
@@ -139,10 +173,9 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 		r.check(q.Job.Action.Problems(), map[string]string{"delete.method": "method"})
 	}
 	pace := r.pace(s.config.Pace)
+	r.output()
+	r.fail("ok-on", okOnProblem(c.String("ok-on")))
 	if err := r.err(); err != nil {
-		return err
-	}
-	if _, err := forgive(nil, c.String("ok-on")); err != nil {
 		return err
 	}
 	if keys != nil {
@@ -173,14 +206,7 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 	end := p.show(c, runner.Progress)
 	summary, err := runner.Run(c.Context, q)
 	end()
-	if wrote := out.one(summary); err == nil {
-		err = wrote
-	}
-	if closed := done(); err == nil {
-		err = closed
-	}
-	err, _ = forgive(err, c.String("ok-on"))
-	return err
+	return p.decide(p.forgive(err, c.String("ok-on")), out.one(summary), done())
 }
 
 // runner makes a runner, with an audit if it is to execute; done closes it.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -18,30 +19,51 @@ type output struct {
 	w      io.Writer
 	stream *report.Stream // nil in the formats that need the whole
 	file   *os.File       // nil: w is standard output
-	name   string
+	name   string         // what the file is called once it is whole; "" for a device or a pipe
+}
+
+// output checks the flags that say how results are written.
+func (r *reader) output() {
+	_, err := report.Streams(r.c.String("format"))
+	r.fail("format", err)
+	if top := r.c.Int("top"); top < 0 {
+		r.fail("top", fmt.Errorf("%d is negative; write 0 or more", top))
+	}
 }
 
 func (p process) output(c *cli.Context) (*output, error) {
-	o := &output{format: c.String("format"), w: p.stdout, name: c.String("output")}
+	o := &output{format: c.String("format"), w: p.stdout}
 	streams, err := report.Streams(o.format)
 	if err != nil {
-		return nil, usagef("--format: %s", err)
+		return nil, err
 	}
-	if c.Int("top") < 0 {
-		return nil, usagef("--top: %d is negative; write 0 or more", c.Int("top"))
-	}
-	if o.name != "" {
-		// The file bears another name until it is whole.
-		o.file, err = os.CreateTemp(filepath.Dir(o.name), ".keyjanitor-*")
-		if err != nil {
+	if name := c.String("output"); name != "" {
+		if err := o.create(name); err != nil {
 			return nil, usagef("--output: %s", err)
 		}
 		o.w = o.file
 	}
 	if streams {
-		o.stream, err = report.NewStream(o.w, o.format)
+		if o.stream, err = report.NewStream(o.w, o.format); err != nil {
+			return nil, errors.Join(err, o.close(false))
+		}
 	}
-	return o, err
+	return o, nil
+}
+
+// create opens the file, which bears another name until it is whole. A device
+// or a pipe is written to as it is, and a link stays one.
+func (o *output) create(name string) (err error) {
+	if real, err := filepath.EvalSymlinks(name); err == nil {
+		name = real
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		o.file, err = os.OpenFile(name, os.O_WRONLY, 0)
+		return err
+	}
+	o.name = name
+	o.file, err = os.CreateTemp(filepath.Dir(name), ".keyjanitor-*")
+	return err
 }
 
 // finding is where findings go one by one; nil in the other formats.
@@ -68,8 +90,11 @@ func (o *output) one(s *jobs.Summary) error {
 
 // close gives the file its name if it is whole.
 func (o *output) close(whole bool) error {
-	if o.file == nil {
+	switch {
+	case o.file == nil:
 		return nil
+	case o.name == "":
+		return o.file.Close()
 	}
 	err := errors.Join(o.file.Sync(), o.file.Close())
 	if whole && err == nil {

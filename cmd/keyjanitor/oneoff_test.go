@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/keyjanitor/keyjanitor/internal/audit"
+)
+
+// summary is what a report says, as a script of others reads it.
+type summary struct {
+	Target, Mode string
+	Complete     bool
+	Scanned      int64 `json:"keys_scanned"`
+	Matched      int64 `json:"keys_matched"`
+	Findings     []struct {
+		Key, Outcome string
+		DB           int
+	}
+	Outcomes  map[string]int64
+	StoppedBy string `json:"stopped_by"`
+	Shards    []struct{ ID, Error string }
+}
+
+func (r ran) summary() (s summary) {
+	r.t.Helper()
+	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil {
+		r.t.Fatalf("no summary: %v\nstdout: %s\nstderr: %s", err, r.stdout, r.stderr)
+	}
+	return s
+}
+
+// in database db are the keys.
+func left(t *testing.T, m *miniredis.Miniredis, db int, want ...string) {
+	t.Helper()
+	got := m.DB(db).Keys()
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("database %d has the keys %q, want %q", db, got, want)
+	}
+}
+
+func TestReportChangesNothing(t *testing.T) {
+	m := server(t, "old:1", "old:2", "new:1")
+	dir := filepath.Join(t.TempDir(), "state")
+	base := args("--url", "redis://"+m.Addr(), "--state-dir", dir, "--format", "json")
+	for _, a := range [][]string{args("clean", "--prefix", "old:"), args("delete", "--key", "old:1", "--key", "old:2")} {
+		s := keyjanitor(t, append(a, base...)...).exits(0).summary()
+		if s.Mode != "report" || s.Outcomes["would_act"] != 2 || s.Outcomes["unlinked"] != 0 {
+			t.Errorf("%s: mode %s, outcomes %v", a[0], s.Mode, s.Outcomes)
+		}
+		left(t, m, 0, "old:1", "old:2", "new:1")
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("a report made the state directory (%v)", err)
+	}
+	s := keyjanitor(t, append(args("clean", "--prefix", "old:", "--execute"), base...)...).exits(0).summary()
+	if s.Mode != "execute" || s.Outcomes["unlinked"] != 2 {
+		t.Errorf("mode %s, outcomes %v", s.Mode, s.Outcomes)
+	}
+	left(t, m, 0, "new:1")
+	text, err := os.ReadFile(filepath.Join(dir, audit.FileName))
+	if err != nil || strings.Count(string(text), `"kind":"intent"`) != 2 || strings.Count(string(text), `"outcome":"unlinked"`) != 2 {
+		t.Errorf("the audit is %s (%v)", text, err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "trash", "*", "*")); len(files) != 0 {
+		t.Errorf("nothing is in the trash and %q are left", files)
+	}
+}
+
+// A list that is wrong anywhere is refused before its first key is touched.
+func TestKeysFileIsReadFirst(t *testing.T) {
+	m := server(t, "a", "b")
+	url := "redis://" + m.Addr()
+	for name, c := range map[string]struct{ text, null, says string }{
+		"cut off":     {"{\"key\":\"a\"}\n{\"key\":", "", "line 2"},
+		"plain names": {"a\nb\n", "", "--null"},
+		"no key":      {"{\"key\":\"a\"}\n{}\n", "", "line 2"},
+		"no NUL":      {"a\x00b", "--null", `"b"`},
+	} {
+		a := args("delete", "--url", url, "--execute", "--state-dir", t.TempDir())
+		if c.null != "" {
+			a = append(a, c.null)
+		}
+		keyjanitor(t, append(a, "--keys-file", file(t, "keys", c.text))...).exits(2, "--keys-file: ", c.says)
+		// What comes through a pipe is known to be wrong only when it is there.
+		r := world{stdin: c.text}.run(t, append(a, "--keys-file", "-")...)
+		if r.code != 2 || !strings.Contains(r.stderr, c.says) {
+			t.Errorf("%s through a pipe: exit %d, %s", name, r.code, r.stderr)
+		}
+	}
+	keyjanitor(t, "delete", "--url", url, "--execute", "--keys-file", "absent").exits(2, "absent")
+	keyjanitor(t, "delete", "--url", url, "--execute", "--keys-file", t.TempDir(), "--state-dir", t.TempDir()).exits(2)
+	keyjanitor(t, "delete", "--url", url, "--execute").exits(2, "--key")
+	keyjanitor(t, "delete", "--url", url, "--execute", "--key", "a", "--keys-file", "x").exits(2, "--key")
+	keyjanitor(t, "delete", "--url", url, "--execute", "--key", "a", "--null").exits(2, "--null")
+	left(t, m, 0, "a", "b")
+}
+
+// The pages of a pipe before the bad one are acted on, and told.
+func TestPipeThatBreaksLate(t *testing.T) {
+	m := server(t, "kept")
+	var in strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&in, "{\"key\":\"k:%d\"}\n", i)
+		_ = m.Set(fmt.Sprintf("k:%d", i), "x")
+	}
+	in.WriteString("{\"key\":\"kept\"}\n{\"key\":")
+	r := world{stdin: in.String()}.run(t, "delete", "--url", "redis://"+m.Addr(), "--execute", "--state-dir", t.TempDir(), "--keys-file", "-", "--format", "json")
+	if r.code != 2 || !strings.Contains(r.stderr, "line 1002") {
+		t.Errorf("exit %d: %s", r.code, r.stderr)
+	}
+	if s := r.summary(); s.Outcomes["unlinked"] != 1000 || s.Complete {
+		t.Errorf("outcomes %v, complete %t", s.Outcomes, s.Complete)
+	}
+	left(t, m, 0, "kept")
+}
+
+func TestDeleteFromAScan(t *testing.T) {
+	m := server(t)
+	for _, name := range []string{"plain", "", "a b", "a\nb", "\xff", "é", "{x}", `"`} {
+		_ = m.DB(0).Set(name, "x")
+		_ = m.DB(3).Set(name, "x")
+	}
+	_ = m.DB(5).Set("plain", "x")
+	url := "redis://" + m.Addr()
+	scan := keyjanitor(t, "scan", "--url", url, "--db", "0", "--db", "3", "--format", "jsonl").exits(0)
+	r := world{stdin: scan.stdout}.run(t, "delete", "--url", url, "--keys-file", "-", "--execute", "--state-dir", t.TempDir(), "--format", "json")
+	if s := r.exits(0).summary(); s.Outcomes["unlinked"] != 16 {
+		t.Errorf("outcomes %v", s.Outcomes)
+	}
+	left(t, m, 0)
+	left(t, m, 3)
+	left(t, m, 5, "plain")
+}
+
+// Names without a database are in that of the URL.
+func TestDeleteInADatabase(t *testing.T) {
+	m := server(t, "a")
+	_ = m.DB(2).Set("a", "x")
+	dir := t.TempDir()
+	base := args("delete", "--execute", "--state-dir", dir, "--format", "json", "--url")
+	s := keyjanitor(t, append(base, "redis://"+m.Addr()+"/2", "--key", "a", "--key", "b")...).exits(0).summary()
+	if s.Outcomes["unlinked"] != 1 || s.Outcomes["gone"] != 1 {
+		t.Errorf("outcomes %v", s.Outcomes)
+	}
+	left(t, m, 0, "a")
+	left(t, m, 2)
+	keyjanitor(t, append(base, "redis://"+m.Addr(), "--key", "a", "--db", "0", "--db", "2")...).exits(2, "--db")
+	r := world{stdin: "a\x00"}.run(t, append(base, "redis://"+m.Addr(), "--keys-file", "-", "--null")...)
+	if s := r.exits(0).summary(); s.Outcomes["unlinked"] != 1 {
+		t.Errorf("outcomes %v", s.Outcomes)
+	}
+}
+
+func TestLimitIsExit4(t *testing.T) {
+	m := server(t, "k:1", "k:2", "k:3", "k:4")
+	base := args("clean", "--url", "redis://"+m.Addr(), "--prefix", "k:", "--state-dir", t.TempDir(), "--format", "json")
+	s := keyjanitor(t, append(base, "--max-keys", "3")...).exits(4, "max_keys").summary()
+	if s.Outcomes["would_act"] != 3 || s.StoppedBy == "" || s.Complete {
+		t.Errorf("outcomes %v, stopped by %q, complete %t", s.Outcomes, s.StoppedBy, s.Complete)
+	}
+	keyjanitor(t, append(base, "--max-keys", "3", "--ok-on", "limit")...).exits(0, "--ok-on")
+	keyjanitor(t, append(base, "--max-keys", "3", "--ok-on", "busy")...).exits(4)
+	keyjanitor(t, append(base, "--max-keys", "4")...).exits(0)
+	keyjanitor(t, append(base, "--max-percent", "50%", "--execute")...).exits(4, "max_percent")
+	if n := len(m.Keys()); n != 2 {
+		t.Errorf("%d keys are left under a limit of half of four", n)
+	}
+}
+
+// A state directory that can't be used is found before anything is done.
+func TestUnusableStateDir(t *testing.T) {
+	m := server(t, "k:1")
+	notADir := file(t, "file", "")
+	for _, a := range [][]string{{"clean", "--prefix", "k:"}, {"delete", "--key", "k:1"}} {
+		a = append(a, "--url", "redis://"+m.Addr(), "--execute", "--state-dir", notADir)
+		keyjanitor(t, a...).exits(2, "state directory")
+	}
+	left(t, m, 0, "k:1")
+}
+
+func TestStoppedBySignal(t *testing.T) {
+	m := server(t, "k:1")
+	for signal, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(stopped{signal})
+		for _, a := range [][]string{{"scan"}, {"clean", "--prefix", "k:", "--execute", "--state-dir", t.TempDir()}, {"delete", "--key", "k:1", "--execute", "--state-dir", t.TempDir()}} {
+			world{}.runUnder(ctx, t, append(a, "--url", "redis://"+m.Addr())...).exits(code)
+		}
+	}
+	left(t, m, 0, "k:1")
+}
+
+func TestActionsOfLater(t *testing.T) {
+	base := args("clean", "--url", "redis://127.0.0.1:1", "--prefix", "x:", "--action")
+	keyjanitor(t, append(base, "trim")...).exits(2, "not supported")
+	keyjanitor(t, append(base, "erase")...).exits(2, "erase")
+}

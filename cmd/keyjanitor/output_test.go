@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestFormats(t *testing.T) {
+	m := server(t, "a", "b")
+	url := "redis://" + m.Addr()
+	if s := keyjanitor(t, "scan", "--url", url, "--format", "json").exits(0).summary(); len(s.Findings) != 2 || !s.Complete {
+		t.Errorf("json: %+v", s)
+	}
+	lines := strings.Split(strings.TrimSpace(keyjanitor(t, "scan", "--url", url, "--format", "jsonl", "--top", "0").exits(0).stdout), "\n")
+	if len(lines) != 3 || !strings.HasPrefix(lines[2], `{"summary":{`) {
+		t.Errorf("jsonl: %q", lines)
+	}
+	if rows := keyjanitor(t, "scan", "--url", url, "--format", "csv").exits(0).stdout; strings.Count(rows, "\n") != 3 || !strings.HasPrefix(rows, "key,key_base64,") {
+		t.Errorf("csv: %q", rows)
+	}
+	if s := keyjanitor(t, "scan", "--url", url, "--format", "json", "--top", "1").exits(0).summary(); len(s.Findings) != 1 || s.Matched != 2 {
+		t.Errorf("top 1: %+v", s)
+	}
+	for _, format := range []string{"html", "xml", "JSON", ""} {
+		keyjanitor(t, "scan", "--url", url, "--format", format).exits(2, "--format: ")
+		keyjanitor(t, "run", "--config", configFor(t, m.Addr(), ""), "--all", "--format", format).exits(2, "--format: ")
+	}
+	keyjanitor(t, "scan", "--url", url, "--top", "-1").exits(2, "--top: ")
+}
+
+// In the folder of an output file is nothing but what is whole.
+func TestOutputIsWhole(t *testing.T) {
+	m := server(t, "a", "b")
+	url := "redis://" + m.Addr()
+	for _, format := range []string{"table", "json", "jsonl", "csv"} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "out")
+		r := keyjanitor(t, "scan", "--url", url, "--format", format, "--output", path).exits(0)
+		if r.stdout != "" {
+			t.Errorf("%s: results on stdout too: %s", format, r.stdout)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || len(text) == 0 {
+			t.Errorf("%s: %q, %v", format, text, err)
+		}
+		if len(files(t, dir)) != 1 {
+			t.Errorf("%s leaves %q", format, files(t, dir))
+		}
+	}
+	// A run that fails before it begins writes no file and spoils no old one.
+	conf := configFor(t, "127.0.0.1:1", "")
+	for _, a := range [][]string{
+		{"scan", "--url", "redis://127.0.0.1:1"},
+		{"clean", "--url", url, "--prefix", "a", "--execute", "--state-dir", file(t, "file", "")},
+		{"delete", "--url", "redis://127.0.0.1:1", "--key", "a"},
+		{"run", "--config", conf, "--all"},
+	} {
+		for _, format := range []string{"json", "csv"} {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "out")
+			if r := keyjanitor(t, append(a, "--format", format, "--output", path)...); r.code == 0 {
+				t.Errorf("%q: exit 0", a)
+			}
+			if got := files(t, dir); len(got) != 0 {
+				t.Errorf("%q leaves %q", a, got)
+			}
+			if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			keyjanitor(t, append(a, "--format", format, "--output", path)...)
+			if text, err := os.ReadFile(path); err != nil || string(text) != "old" {
+				t.Errorf("%q: the old file is %q, %v", a, text, err)
+			}
+		}
+	}
+	// What was done before a limit or a failure is a whole report.
+	path := filepath.Join(t.TempDir(), "out")
+	keyjanitor(t, "clean", "--url", url, "--all-keys", "--max-keys", "1", "--format", "json", "--output", path).exits(4)
+	if text, err := os.ReadFile(path); err != nil || !json.Valid(text) {
+		t.Errorf("after a limit: %q, %v", text, err)
+	}
+}
+
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "{.*,*}"))
+	entries, err2 := os.ReadDir(dir)
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestOutputElsewhere(t *testing.T) {
+	m := server(t, "a")
+	url := "redis://" + m.Addr()
+	keyjanitor(t, "scan", "--url", url, "--output", filepath.Join(t.TempDir(), "no", "such", "dir")).exits(2, "--output: ")
+	keyjanitor(t, "scan", "--url", url, "--output", t.TempDir()).exits(2, "--output: ")
+	if n := m.TotalConnectionCount(); n != 0 {
+		t.Errorf("%d connections before the output was open", n)
+	}
+	// A link stays a link, and a device a device.
+	dir := t.TempDir()
+	real, link, null := filepath.Join(dir, "real"), filepath.Join(dir, "link"), filepath.Join(dir, "null")
+	if err := os.WriteFile(real, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{link: real, null: os.DevNull} {
+		if err := os.Symlink(to, from); err != nil {
+			t.Skip(err)
+		}
+		keyjanitor(t, "scan", "--url", url, "--format", "json", "--output", from).exits(0)
+		if got, err := os.Readlink(from); err != nil || got != to {
+			t.Errorf("%s is no longer a link to %s: %q, %v", from, to, got, err)
+		}
+	}
+	if text, err := os.ReadFile(real); err != nil || !json.Valid(text) {
+		t.Errorf("behind the link is %q, %v", text, err)
+	}
+	if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
+		t.Errorf("the null device is now %v, %v", info.Mode(), err)
+	}
+}
+
+// A result that can't be written is an error, also where a limit is forgiven.
+func TestOutputThatFails(t *testing.T) {
+	full := "/dev/full"
+	if _, err := os.Stat(full); err != nil {
+		t.Skip(err)
+	}
+	m := server(t, "a", "b")
+	base := args("clean", "--url", "redis://"+m.Addr(), "--all-keys", "--output", full, "--ok-on", "limit", "--max-keys", "1")
+	for _, format := range []string{"table", "json", "jsonl", "csv"} {
+		keyjanitor(t, append(base, "--format", format)...).exits(1, "no space left")
+	}
+}
