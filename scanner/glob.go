@@ -3,8 +3,11 @@ package scanner
 // Glob reports whether name matches a pattern by Redis' own rules, as SCAN
 // MATCH, KEYS and PSUBSCRIBE read it: * ? [abc] [^a-z] and \ before a literal
 // character, on bytes. A class that is not closed ends with the pattern, as
-// it does in Redis (stringmatchlen in util.c). Its time is bounded by the
-// product of the lengths, however many stars a pattern has.
+// it does in Redis (stringmatchlen in util.c; 4.0 to 8.0 agreed on 6,000
+// random patterns). Two differences: ** matches the empty name too, and a
+// range that ends above \x7f means what it says, where to Redis that depends
+// on the machine. Its time is bounded by the product of the lengths, however
+// many stars a pattern has.
 func Glob(pattern, name string) bool {
 	p, n := 0, 0
 	star, mark := -1, 0 // the last star, and what it has taken so far
