@@ -2,10 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"iter"
-	"os"
 
 	"github.com/urfave/cli/v2"
 
@@ -80,66 +78,6 @@ func (p process) deleteCommand() *cli.Command {
 			return p.oneOff(c, jobs.Report, p.keys)
 		},
 	}
-}
-
-// keys is the sequence of keys that delete's flags name, in database db where
-// they do not say.
-func (p process) keys(c *cli.Context, db int) (iter.Seq2[jobs.Named, error], io.Closer, error) {
-	if c.IsSet("key") {
-		names := c.StringSlice("key")
-		return func(yield func(jobs.Named, error) bool) {
-			for _, name := range names {
-				if !yield(jobs.Named{Name: name, DB: db}, nil) {
-					return
-				}
-			}
-		}, io.NopCloser(nil), nil
-	}
-	in, closer := p.stdin, io.NopCloser(nil)
-	if name := c.String("keys-file"); name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, nil, usagef("--keys-file: %s", err)
-		}
-		in, closer = f, f
-	}
-	read := jobs.NamesFromJSON
-	if c.Bool("null") {
-		read = jobs.NamesFromNull
-	}
-	if err := readable(in, func(r io.Reader) iter.Seq2[jobs.Named, error] { return read(r, db) }); err != nil {
-		return nil, nil, errors.Join(usagef("--keys-file: %s", err), closer.Close())
-	}
-	return read(in, db), closer, nil
-}
-
-// readable reads a whole file before anything is done about the first key in
-// it. What can be read only once, a pipe, is taken as it comes.
-func readable(in io.Reader, read func(io.Reader) iter.Seq2[jobs.Named, error]) error {
-	f, ok := in.(*os.File)
-	if !ok {
-		return nil
-	}
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return err
-	case info.IsDir():
-		return fmt.Errorf("%s is a directory", f.Name())
-	case !info.Mode().IsRegular():
-		return nil
-	}
-	start, err := f.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return err
-	}
-	for _, err := range read(f) {
-		if err != nil {
-			return err
-		}
-	}
-	_, err = f.Seek(start, io.SeekStart)
-	return err
 }
 
 // flags joins groups of flags.

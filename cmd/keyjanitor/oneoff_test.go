@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
@@ -205,4 +207,30 @@ func TestActionsOfLater(t *testing.T) {
 	base := args("clean", "--url", "redis://127.0.0.1:1", "--prefix", "x:", "--action")
 	keyjanitor(t, append(base, "trim")...).exits(2, "not supported")
 	keyjanitor(t, append(base, "erase")...).exits(2, "erase")
+}
+
+// A pipe that nobody writes to does not keep a run from ending.
+func TestStoppedAtAnIdlePipe(t *testing.T) {
+	m := server(t, "a")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(100*time.Millisecond, func() { cancel(stopped{syscall.SIGTERM}) })
+	done := make(chan int)
+	go func() {
+		done <- run(ctx, args("keyjanitor", "delete", "--url", "redis://"+m.Addr(), "--keys-file", "-"),
+			process{getenv: func(string) string { return "" }, stdin: r, stdout: io.Discard, stderr: io.Discard})
+	}()
+	select {
+	case code := <-done:
+		if code != 143 {
+			t.Errorf("exit %d, want 143", code)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("still waiting for the pipe")
+	}
 }
