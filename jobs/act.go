@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/keyjanitor/keyjanitor/deleter"
@@ -137,6 +138,17 @@ func (k *worker) unlimited() error {
 	return nil
 }
 
+// powerless says why no key at all could be acted on, so that this is one
+// error and not one for each key.
+func (k *worker) powerless() error {
+	can := k.shard.Can
+	if k.Mode != Execute || can.Script || can.Watch || slices.Contains(k.shard.Unknown, "watch") {
+		return nil
+	}
+	return fmt.Errorf("nothing can be removed: the server has neither scripts nor WATCH, MULTI and EXEC for us (%s); "+
+		"keyjanitor check shows the rights that are needed", k.shard.Why["watch"])
+}
+
 func (k *worker) release(key *scanner.Key) {
 	k.allow.release(max(0, key.Bytes))
 	k.acted--
@@ -189,7 +201,9 @@ func (k *worker) count(r *deleter.Result) {
 	}
 	k.elements += r.Elements
 	k.released += r.Bytes
-	k.Progress.Elements.Add(r.Elements)
+	if r.Method != deleter.Drain { // those were counted as they went
+		k.Progress.Elements.Add(r.Elements)
+	}
 	if took(r.Outcome) {
 		k.Progress.KeysActed.Add(1)
 	}

@@ -198,6 +198,28 @@ func TestUnlimited(t *testing.T) {
 	}
 }
 
+// Where no key can be acted on that is said once, before the first.
+func TestPowerless(t *testing.T) {
+	for _, c := range []struct {
+		mode  Mode
+		shard topology.Shard
+		says  string
+	}{
+		{Execute, topology.Shard{Can: topology.Can{Script: true}}, ""},
+		{Execute, topology.Shard{Can: topology.Can{Watch: true}}, ""},
+		{Execute, topology.Shard{Why: map[string]string{"watch": "NOPERM no"}}, "NOPERM no"},
+		{Execute, topology.Shard{Unknown: []string{"watch"}}, ""},
+		{Report, topology.Shard{}, ""}, // not asked for
+		{Scan, topology.Shard{}, ""},
+	} {
+		w, _ := newRun(&script{}, c.mode, config.Limits{})
+		err := newWorker(w, &c.shard).powerless()
+		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s with %+v: %v", c.mode, c.shard.Can, err)
+		}
+	}
+}
+
 func TestFindingOf(t *testing.T) {
 	_, k := newRun(&script{}, Scan, config.Limits{})
 	f := k.finding(&scanner.Key{Name: "a", Type: scanner.None, Bytes: scanner.Unknown, Elements: scanner.Unknown, TTL: scanner.Unknown})

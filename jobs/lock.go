@@ -206,9 +206,19 @@ func (l *lease) release() {
 }
 
 // leased is a gate that lets nothing pass once the lock is not surely ours.
+// It counts what drains remove while they go on, for one key may take hours.
 type leased struct {
 	*throttle.Gate
-	lease *lease
+	lease   *lease
+	drained *atomic.Int64
+}
+
+// Observe tells the gate, and counts.
+func (g leased) Observe(kind string, n int, took time.Duration) {
+	g.Gate.Observe(kind, n, took)
+	if strings.HasPrefix(kind, "drain ") {
+		g.drained.Add(int64(n))
+	}
 }
 
 // Wait waits as the gate does, and then looks at the lock.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/keyjanitor/keyjanitor/deleter"
+	"github.com/keyjanitor/keyjanitor/internal/config"
 	"github.com/keyjanitor/keyjanitor/internal/topology"
 	"github.com/keyjanitor/keyjanitor/throttle"
 )
@@ -67,7 +69,7 @@ func TestLeaseIsTrusted(t *testing.T) {
 		sent := time.Now()
 		time.Sleep(2 * time.Second) // the reply took long
 		l.trust(sent)
-		gate := leased{throttle.New(throttle.Options{Target: time.Millisecond, Share: 1}), l}
+		gate := leased{throttle.New(throttle.Options{Target: time.Millisecond, Share: 1}), l, new(atomic.Int64)}
 		for !time.Now().Equal(sent.Add(lockTrust)) {
 			if err := gate.Wait(context.Background(), 1, 1, 1); err != nil {
 				t.Fatalf("%v after %v", err, time.Since(sent))
@@ -85,7 +87,7 @@ func TestLeaseIsTrusted(t *testing.T) {
 
 // A run without a lock needs none; one that is told to stop says so.
 func TestGateOfNoLease(t *testing.T) {
-	gate := leased{throttle.New(throttle.Options{Target: time.Millisecond, Share: 1}), nil}
+	gate := leased{throttle.New(throttle.Options{Target: time.Millisecond, Share: 1}), nil, new(atomic.Int64)}
 	if err := gate.Wait(t.Context(), 1, 1, 1); err != nil {
 		t.Error(err)
 	}
@@ -104,5 +106,23 @@ func TestLockWithoutAnOwner(t *testing.T) {
 	_, err := takeLease(t.Context(), shards, "nightly", 0, func(error) {})
 	if err == nil || !strings.Contains(err.Error(), "keyjanitor:lock:nightly") || errors.Is(err, ErrBusy) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A drain is seen to go on; nothing else is counted by the gate.
+func TestDrainsAreCountedAsTheyGo(t *testing.T) {
+	var n atomic.Int64
+	gate := leased{throttle.New(throttle.Options{Target: time.Millisecond, Share: 1}), nil, &n}
+	gate.Observe("drain hash", 500, time.Millisecond)
+	gate.Observe("drain list", 20, time.Millisecond)
+	gate.Observe("remove", 7, time.Millisecond)
+	if n.Load() != 520 {
+		t.Errorf("%d elements are counted, want 520", n.Load())
+	}
+	w, k := newRun(&script{}, Execute, config.Limits{})
+	k.count(&deleter.Result{Outcome: deleter.Drained, Method: deleter.Drain, Elements: 520})
+	k.count(&deleter.Result{Outcome: deleter.Unlinked, Method: deleter.Unlink, Elements: 3})
+	if got := w.Progress.Elements.Load(); got != 3 || k.elements != 523 {
+		t.Errorf("progress counts %d besides, the summary %d", got, k.elements)
 	}
 }

@@ -80,6 +80,9 @@ func (k *worker) prepare(ctx context.Context) error {
 	if err := k.unlimited(); err != nil {
 		return err
 	}
+	if err := k.powerless(); err != nil {
+		return err
+	}
 	target := time.Duration(k.Pace.TargetLatency)
 	looking := throttle.New(throttle.Options{
 		Target: target, Share: float64(k.Pace.ScanShare) / 100, Budgets: []*throttle.Budget{k.budget},
@@ -108,7 +111,7 @@ func (k *worker) newDeleter(gate *throttle.Gate) {
 	o := deleter.Options{Can: can, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}}
 	if k.Mode == Execute {
 		o.Journal = shardJournal{k.journal, k.shard.DB}
-		k.del = deleter.New(redis, leased{gate, k.lease}, o)
+		k.del = deleter.New(redis, leased{gate, k.lease, &k.Progress.Elements}, o)
 		return
 	}
 	k.del = deleter.New(deleter.NewRehearsal(redis), gate, o)
