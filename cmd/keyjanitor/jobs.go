@@ -299,10 +299,21 @@ func (p process) fire(ctx context.Context, cfg *config.Config, q jobs.Request) {
 		}
 	}
 	if err != nil {
-		log.Error("run ended", append(attrs, "reason", err.Error())...)
-		return
+		attrs = append(attrs, "reason", err.Error())
 	}
-	log.Info("run ended", attrs...)
+	log.Log(ctx, levelOf(codeOf(err)), "run ended", attrs...)
+}
+
+// levelOf is how a run's end is logged: what was wanted so, a limit, a signal
+// or another run's lock, is no error.
+func levelOf(code int) slog.Level {
+	switch code {
+	case exitDone:
+		return slog.LevelInfo
+	case exitFailed, exitUsage, exitPartial:
+		return slog.LevelError
+	}
+	return slog.LevelWarn
 }
 
 // outcomes is those that occurred, as words.
