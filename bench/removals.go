@@ -37,35 +37,33 @@ func (b *bench) loop(ctx context.Context, srv *server) (time.Duration, error) {
 
 // drains measures how fast a hash is gone.
 func (b *bench) drains(ctx context.Context, srv *server) error {
-	var whole, act, plain []time.Duration
+	var whole, act, plain turns
 	for i := range b.runs {
 		b.say("drain, run %d of %d", i+1, b.runs)
 		if err := loadBig(ctx, srv.rdb, "hash", bigHash, b.fields); err != nil {
 			return err
 		}
-		w, a, err := b.drain(ctx, srv, "--max-share", "100%")
+		err := whole.take(ctx, srv, func() (time.Duration, error) {
+			took, inside, err := b.drain(ctx, srv, "--max-share", "100%")
+			act.times = append(act.times, inside)
+			return took, err
+		})
 		if err != nil {
 			return err
 		}
 		if err := loadBig(ctx, srv.rdb, "hash", bigHash, b.fields); err != nil {
 			return err
 		}
-		p, err := b.loop(ctx, srv)
+		err = plain.take(ctx, srv, func() (time.Duration, error) { return b.loop(ctx, srv) })
 		if err != nil {
 			return err
 		}
-		whole, act, plain = append(whole, w), append(act, a), append(plain, p)
 	}
 	n := int64(b.fields)
-	loop := rates(n, plain)
-	t := newTable("contender", "time", "fields/s", "ratio, run by run", "goal")
-	t.add("HSCAN COUNT 100, HDEL, one connection", spread(plain, seconds), spread(loop, perSecond), "1", "")
-	row := func(name string, took []time.Duration, goal func(float64) string) {
-		ratio := ratios(rates(n, took), loop)
-		t.add(name, spread(took, seconds), spread(rates(n, took), perSecond), spread(ratio, times), goal(median(ratio)))
-	}
-	row("keyjanitor delete, full share", whole, func(got float64) string { return goal(1.4, got) })
-	row("of that the act (`took_ms`)", act, func(float64) string { return "none" })
+	t := raceTable("fields")
+	t.race("HSCAN COUNT 100, HDEL, one connection", n, &plain, &plain, 0)
+	t.race("keyjanitor delete, full share", n, &whole, &plain, 1.4)
+	t.race("of that the act (`took_ms`)", n, &act, &plain, 0)
 	b.printf("## Draining a hash of %s fields without UNLINK\n\n"+
 		"Fields of 14 bytes, values of 20. keyjanitor's time is that of the whole process; the loop's is without its start.\n\n%s\n",
 		grouped(n), t)
@@ -105,12 +103,15 @@ func (b *bench) stalls(ctx context.Context, srv *server) error {
 	b.printf("## What others feel while a hash of %s fields is removed without UNLINK\n\n%s%s\n",
 		grouped(int64(b.fields)), probeText, b.delNote(ctx, srv))
 	b.printf("%s\n", stallTable([]stallRow{*idle, *paced, *full, *loop, *del}))
+	// The default pace takes longer, so more of the machine's own hiccups fall
+	// into it: only a share of the PINGs compares, a maximum does not.
 	verdict := "reached"
-	if paced.p999() > loop.p999() && paced.most() > loop.most() {
+	if paced.p999() > loop.p999() {
 		verdict = "**missed**"
 	}
-	b.printf("Goal, at the default pace no longer stall than the loop causes: %s (p99.9 %s beside %s, max %s beside %s).\n\n",
-		verdict, millis(paced.p999()), millis(loop.p999()), millis(paced.most()), millis(loop.most()))
+	b.printf("Goal, at the default pace no longer stall than the loop causes: %s, judged by p99.9, %s beside %s. "+
+		"The maximum is %s beside %s; with nothing going on it is %s in %s.\n\n",
+		verdict, millis(paced.p999()), millis(loop.p999()), millis(paced.most()), millis(loop.most()), millis(idle.most()), idleTime)
 	return nil
 }
 

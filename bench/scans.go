@@ -12,7 +12,7 @@ type scanRace struct {
 	rule             []string
 	found            []string // the keys that the scan has to name
 	goal             float64
-	ours, paced, cli []time.Duration
+	ours, paced, cli turns
 }
 
 // scans fills a server with small keys and measures the races asked for.
@@ -32,7 +32,7 @@ func (b *bench) scans(ctx context.Context, bin serverBinary, wants func(string) 
 		}
 		b.printf("## Scanning %s keys\n\n%s; with them a string of 2 MiB and a list of %s entries, which must be found.\n"+
 			"Times are those of the whole process, its start and the report included.\n\n", grouped(total), mix, grouped(bigListLength))
-		t := newTable("by", "contender", "time", "keys/s", "ratio, run by run", "goal")
+		t := raceTable("keys")
 		for _, r := range races {
 			if !wants(r.name) {
 				continue
@@ -43,14 +43,9 @@ func (b *bench) scans(ctx context.Context, bin serverBinary, wants func(string) 
 					return err
 				}
 			}
-			ours, cli := rates(total, r.ours), rates(total, r.cli)
-			ratio := ratios(ours, cli)
-			t.add(r.name, "redis-cli "+r.rival, spread(r.cli, seconds), spread(cli, perSecond), "1", "")
-			t.add(r.name, "keyjanitor, full share", spread(r.ours, seconds), spread(ours, perSecond),
-				spread(ratio, times), goal(r.goal, median(ratio)))
-			paced := rates(total, r.paced)
-			t.add(r.name, "keyjanitor, default share", spread(r.paced, seconds), spread(paced, perSecond),
-				spread(ratios(paced, cli), times), "none")
+			t.race("redis-cli "+r.rival, total, &r.cli, &r.cli, 0)
+			t.race("keyjanitor by "+r.name+", full share", total, &r.ours, &r.cli, r.goal)
+			t.race("keyjanitor by "+r.name+", default share", total, &r.paced, &r.cli, 0)
 		}
 		b.printf("%s\n", t)
 		return nil
@@ -59,25 +54,25 @@ func (b *bench) scans(ctx context.Context, bin serverBinary, wants func(string) 
 
 // raceScan gives each contender its turn.
 func (b *bench) raceScan(ctx context.Context, srv *server, r *scanRace, total int64) error {
-	scan := func(into *[]time.Duration, args ...string) error {
+	scan := func(args ...string) (time.Duration, error) {
 		s, took, err := b.keyjanitor(ctx, srv, append(append([]string{"scan"}, r.rule...), args...)...)
-		if err != nil {
-			return err
-		}
-		if s.KeysScanned < total || s.KeysMatched != int64(len(r.found)) {
-			return fmt.Errorf("scan by %s saw %d of %d keys and named %d instead of %d",
+		if err == nil && (s.KeysScanned < total || s.KeysMatched != int64(len(r.found))) {
+			err = fmt.Errorf("scan by %s saw %d of %d keys and named %d instead of %d",
 				r.name, s.KeysScanned, total, s.KeysMatched, len(r.found))
 		}
-		*into = append(*into, took)
-		return nil
+		return took, err
 	}
-	if err := scan(&r.ours, "--scan-share", "100%"); err != nil {
-		return err
+	for _, turn := range []struct {
+		of *turns
+		do func() (time.Duration, error)
+	}{
+		{&r.ours, func() (time.Duration, error) { return scan("--scan-share", "100%") }},
+		{&r.cli, func() (time.Duration, error) { return redisCLI(ctx, srv, r.rival) }},
+		{&r.paced, func() (time.Duration, error) { return scan() }},
+	} {
+		if err := turn.of.take(ctx, srv, turn.do); err != nil {
+			return err
+		}
 	}
-	took, err := redisCLI(ctx, srv, r.rival)
-	if err != nil {
-		return err
-	}
-	r.cli = append(r.cli, took)
-	return scan(&r.paced)
+	return nil
 }

@@ -161,6 +161,47 @@ func (s *server) resetSlowLog(ctx context.Context) error {
 	return s.rdb.Do(ctx, "SLOWLOG", "RESET").Err()
 }
 
+// cpu is the processor time that the server has used so far.
+func (s *server) cpu(ctx context.Context) (time.Duration, error) {
+	text, err := s.rdb.Info(ctx, "cpu").Result()
+	if err != nil {
+		return 0, fmt.Errorf("read the server's CPU time: %w", err)
+	}
+	var sum float64
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_sys" || name == "used_cpu_user" {
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read the server's CPU time: %w", err)
+			}
+			sum += v
+		}
+	}
+	return time.Duration(sum * float64(time.Second)), nil
+}
+
+// turns are one contender's, run by run.
+type turns struct {
+	times []time.Duration // by the contender's clock or ours
+	cpu   []time.Duration // of the server meanwhile
+}
+
+// take gives a contender one turn.
+func (t *turns) take(ctx context.Context, s *server, do func() (time.Duration, error)) error {
+	before, err := s.cpu(ctx)
+	if err != nil {
+		return err
+	}
+	took, err := do()
+	if err != nil {
+		return err
+	}
+	after, err := s.cpu(ctx)
+	t.times, t.cpu = append(t.times, took), append(t.cpu, after-before)
+	return err
+}
+
 // lazyDel says whether the server's DEL is an UNLINK by its own default, as
 // in Valkey 8.
 func (s *server) lazyDel(ctx context.Context) bool {

@@ -47,13 +47,41 @@ func rates(n int64, times []time.Duration) []float64 {
 	return out
 }
 
-// ratios compares run by run: one A beside the B that came with it.
-func ratios(a, b []float64) []float64 {
+// ratios compares run by run: how many times as fast each turn of a was as
+// the turn of b that came with it.
+func ratios(a, b []time.Duration) []float64 {
 	out := make([]float64, len(a))
 	for i := range a {
-		out[i] = a[i] / b[i]
+		out[i] = b[i].Seconds() / a[i].Seconds()
 	}
 	return out
+}
+
+// raceTable is for contenders that do the same to n things.
+func raceTable(things string) *table {
+	return newTable("contender", "time", things+"/s", "server CPU per "+strings.TrimSuffix(things, "s"), "ratio, run by run", "of the fastest runs", "goal")
+}
+
+// race adds a contender. A goal of 0 is none; beside itself a rival has no
+// ratio.
+func (t *table) race(name string, n int64, own, rival *turns, want float64) {
+	cells := []string{name, spread(own.times, seconds), spread(rates(n, own.times), perSecond)}
+	if own.cpu == nil {
+		cells = append(cells, "")
+	} else {
+		cells = append(cells, strconv.FormatFloat(float64(median(own.cpu).Microseconds())/float64(n), 'f', 2, 64)+" µs")
+	}
+	if own == rival {
+		t.add(append(cells, "1", "1", "")...)
+		return
+	}
+	ratio := ratios(own.times, rival.times)
+	fastest := slices.Min(rival.times).Seconds() / slices.Min(own.times).Seconds()
+	verdict := "none"
+	if want > 0 {
+		verdict = goal(want, median(ratio))
+	}
+	t.add(append(cells, spread(ratio, times), times(fastest), verdict)...)
 }
 
 func perSecond(v float64) string { return grouped(int64(v + .5)) }
