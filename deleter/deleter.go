@@ -32,6 +32,8 @@ type Store interface {
 	SetAside(ctx context.Context, o Order, trash string) Reply
 	Open(ctx context.Context, trash string) (*Opened, error)
 	Freeing(ctx context.Context) (objects int64, known bool)
+	Move(ctx context.Context, from, to string) Reply
+	GiveBack(ctx context.Context, trash, name string, ttl int64, aside func(ttl int64) string) Reply
 }
 
 // Journal remembers, outside the server, what is in the trash. Begin must
@@ -48,6 +50,7 @@ type Options struct {
 	Journal   Journal
 	Job       string // written into trash names; "" for a run without a job
 	Protected func(name string) bool
+	Clock     func() time.Time // the shard's; what is kept is due by it
 }
 
 // Deleter acts on one shard.
@@ -98,7 +101,10 @@ func (d *Deleter) Act(ctx context.Context, orders []Order, done func(Result)) er
 	if err != nil {
 		return err
 	}
-	return d.drainAll(ctx, drain, done)
+	if err := d.drainAll(ctx, drain, done); err != nil {
+		return err
+	}
+	return d.keepAll(ctx, byMethod[Keep], done)
 }
 
 // most is how many bytes may be handed to the server's background thread
@@ -281,12 +287,21 @@ func (d *Deleter) drainOne(ctx context.Context, o Order, name string) (Result, e
 	return d.empty(ctx, name, r)
 }
 
-// Finish drains what an earlier run left under a trash name, and says nothing
-// (a zero Result) if there is nothing left or the name is not a leftover.
+// Finish drains what an earlier run left under a trash name: what was begun,
+// and what was kept for this job and is due. It says nothing (a zero Result)
+// if there is nothing left or the name is neither.
 func (d *Deleter) Finish(ctx context.Context, name string) (Result, error) {
 	t, ours := d.o.Namer.Parse(name)
-	if !ours || t.State != Draining {
+	due := t.State == Kept && t.Job == d.o.Job && t.Due <= d.o.Clock().UnixMilli()
+	if !ours || t.State != Draining && !due {
 		return Result{}, nil
+	}
+	if due {
+		r, err := d.Purge(ctx, name)
+		if r.Outcome == Drained {
+			r.Outcome = Finished
+		}
+		return r, err
 	}
 	r := Result{Order: Order{Key: t.Original, Elements: Unknown, Bytes: Unknown}, Method: Drain, Outcome: Finished}
 	return d.empty(ctx, name, r)

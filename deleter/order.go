@@ -28,7 +28,10 @@ type Order struct {
 	Type     string // as seen; "" if it was not looked at
 	Elements int64  // as seen, or Unknown
 	Bytes    int64  // as seen, or Unknown
+	TTL      int64  // as seen: milliseconds or NoTTL; needed only where Keep is set
 	Method   Method // Auto, Unlink or Drain
+	// Keep, if above 0, sets the key aside for so long before it is removed.
+	Keep     time.Duration
 	Evidence Evidence
 }
 
@@ -94,7 +97,7 @@ const (
 	Unlinked  Outcome = "unlinked"
 	Deleted   Outcome = "deleted"
 	Drained   Outcome = "drained"
-	Trashed   Outcome = "trashed"  // set aside; the drain was interrupted and a later run ends it
+	Trashed   Outcome = "trashed"  // set aside: kept, or a drain was interrupted that a later run ends
 	Finished  Outcome = "finished" // what an earlier run left was drained to the end
 	Gone      Outcome = "gone"
 	Changed   Outcome = "changed" // no longer meets the evidence

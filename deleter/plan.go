@@ -29,6 +29,12 @@ type Abilities struct {
 
 // plan picks the method for a key, or says why there is none.
 func plan(o *Order, can *Abilities) (Method, error) {
+	if o.Keep > 0 {
+		if o.Type == "" || o.TTL < NoTTL {
+			return "", fmt.Errorf("its type and TTL could not be learned, so it could not be given back as it was")
+		}
+		return Keep, nil
+	}
 	small := o.Elements != Unknown && o.Elements <= smallElements && o.Bytes <= smallBytes
 	if o.Method == Unlink && !can.Unlink {
 		return "", fmt.Errorf("method unlink, but the server has no UNLINK for us; take auto or drain")

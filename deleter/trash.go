@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // trashPrefix begins the name of everything that was set aside. It holds no
@@ -72,9 +73,24 @@ func (n *Namer) Tag(slot int) string { return n.tags[slot] }
 
 // name is where a key goes when it is set aside to be drained.
 func (n *Namer) name(job, original string) string {
-	var nonce [8]byte
-	_, _ = rand.Read(nonce[:]) // never fails, says its documentation
-	return n.format(Trash{State: Draining, TTL: NoTTL, Job: job, Nonce: hex.EncodeToString(nonce[:]), Original: original})
+	return n.format(Trash{State: Draining, TTL: NoTTL, Job: job, Nonce: nonce(), Original: original})
+}
+
+// kept is where a key goes that waits until it is due.
+func (n *Namer) kept(job, original string, due time.Time, ttl int64) string {
+	return n.format(Trash{State: Kept, Due: max(0, due.UnixMilli()), TTL: max(NoTTL, ttl), Job: job, Nonce: nonce(), Original: original})
+}
+
+// draining is where a kept key goes when it is to be removed.
+func (n *Namer) draining(t Trash) string {
+	t.State, t.Due, t.TTL = Draining, 0, NoTTL
+	return n.format(t)
+}
+
+func nonce() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, says its documentation
+	return hex.EncodeToString(b[:])
 }
 
 func (n *Namer) format(t Trash) string {

@@ -98,7 +98,7 @@ func (k *worker) order(key *scanner.Key) deleter.Order {
 	}
 	return deleter.Order{
 		Key: key.Name, Type: key.Type, Elements: key.Elements, Bytes: key.Bytes,
-		Method: deleter.Method(method),
+		Method: deleter.Method(method), TTL: key.TTL, Keep: k.keepFor(),
 		Evidence: deleter.Evidence{
 			MinElements: sel.MinElements, MinBytes: int64(sel.MinBytes), NoTTL: sel.NoTTL,
 			TTLUnder: time.Duration(sel.TTLUnder), TTLOver: time.Duration(sel.TTLOver),
@@ -228,6 +228,8 @@ func (o *Outcomes) of(what deleter.Outcome) *int64 {
 		return &o.Changed
 	case deleter.Protected:
 		return &o.Protected
+	case deleter.Restored:
+		return &o.Restored
 	case deleter.Failed:
 		return &o.Failed
 	case deleter.WouldAct:
@@ -274,6 +276,7 @@ func (o *Outcomes) add(p *Outcomes) {
 	o.Trimmed += p.Trimmed
 	o.Expired += p.Expired
 	o.Finished += p.Finished
+	o.Restored += p.Restored
 	o.Gone += p.Gone
 	o.Changed += p.Changed
 	o.Protected += p.Protected

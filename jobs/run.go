@@ -61,6 +61,8 @@ type Request struct {
 	Mode   Mode
 	// Keys are the keys to act on, instead of a scan; nil to scan.
 	Keys iter.Seq2[Named, error]
+	// Trash makes it a run over the trash instead; nil: it is not.
+	Trash *Trash
 	// Top bounds the findings of the summary.
 	Top int
 	// Stream, if set, is given every finding once its fate is known.

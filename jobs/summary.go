@@ -67,6 +67,11 @@ type Finding struct {
 	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
 	Slot        *int   `json:"slot,omitempty"` // in a cluster
 
+	// Only in runs over the trash.
+	State string     `json:"state,omitempty"` // kept or draining
+	Due   *time.Time `json:"due,omitempty"`   // when it may be removed
+	Job   string     `json:"job,omitempty"`   // that set it aside
+
 	// Only in runs that act.
 	Outcome       string   `json:"outcome,omitempty"`
 	Method        string   `json:"method,omitempty"`
@@ -111,6 +116,7 @@ type Outcomes struct {
 	Trimmed   int64 `json:"trimmed"`
 	Expired   int64 `json:"expired"`
 	Finished  int64 `json:"finished"` // leftovers of earlier runs, drained to the end
+	Restored  int64 `json:"restored"` // given back from the trash
 	Gone      int64 `json:"gone"`
 	Changed   int64 `json:"changed"`
 	Protected int64 `json:"protected"`

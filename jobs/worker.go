@@ -29,6 +29,8 @@ type worker struct {
 	checked time.Time // when the shard was last known to be what it was
 	pinged  time.Time
 
+	ahead time.Duration // the shard's clock, less ours
+
 	tally    *tally
 	scanned  int64
 	acted    int64 // against max_percent
@@ -99,16 +101,17 @@ func (k *worker) prepare(ctx context.Context) error {
 		o.Orphan = func(name string) bool { return !k.shard.Owns(topology.Slot(name)) }
 	}
 	k.scan = scanner.New(k.shard.Client(), looking, o)
-	if k.Mode != Scan {
-		k.newDeleter(acting)
+	if err := k.check(ctx); err != nil || k.Mode == Scan {
+		return err
 	}
-	return k.check(ctx)
+	k.newDeleter(acting)
+	return k.prepareKeeping(ctx)
 }
 
 func (k *worker) newDeleter(gate *throttle.Gate) {
 	can := abilitiesOf(k.shard)
 	redis := deleter.NewRedis(k.shard.Client(), can)
-	o := deleter.Options{Can: can, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}}
+	o := deleter.Options{Can: can, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}, Clock: k.clock}
 	if k.Mode == Execute {
 		o.Journal = shardJournal{k.journal, k.shard.DB}
 		k.del = deleter.New(redis, leased{gate, k.lease, &k.Progress.Elements}, o)
@@ -193,8 +196,10 @@ func (k *worker) check(ctx context.Context) error {
 
 // walk scans the whole shard, and acts as it goes.
 func (k *worker) walk(ctx context.Context) error {
-	if err := k.finishLeft(ctx); err != nil {
-		return err
+	if k.Trash == nil {
+		if err := k.finishLeft(ctx); err != nil {
+			return err
+		}
 	}
 	last := false
 	err := k.scan.Walk(ctx, 0, func(p scanner.Page) error {
@@ -236,6 +241,9 @@ func (k *worker) page(ctx context.Context, p scanner.Page) error {
 	if err := k.check(ctx); err != nil {
 		return err
 	}
+	if k.Trash != nil {
+		return k.sort(ctx, p.Own)
+	}
 	for _, name := range p.Own {
 		if err := k.finish(ctx, name); err != nil {
 			return err
@@ -268,10 +276,10 @@ func (k *worker) finishLeft(ctx context.Context) error {
 // finish drains one leftover of an earlier run.
 func (k *worker) finish(ctx context.Context, name string) error {
 	t, ours := k.namer.Parse(name)
-	if !ours || t.State != deleter.Draining {
+	switch {
+	case !ours || t.State == deleter.Kept && (k.Mode != Execute || !k.due(&t)):
 		return nil
-	}
-	if k.Mode != Execute {
+	case k.Mode != Execute:
 		k.waiting++
 		return nil
 	}

@@ -78,6 +78,8 @@ const (
 // Delete is the action that removes keys.
 type Delete struct {
 	Method Method
+	// KeepFor sets keys aside for so long before they are removed; 0: not.
+	KeepFor Duration
 }
 
 // Action is what happens to a key that the rule selects. Exactly one field

@@ -70,10 +70,12 @@ func (d *decoder) action(n *node, path string, a *Action) {
 	ok := d.mapping(n, path, "action: {delete: {method: auto}}", []string{"trim", "expire", "defuse", "prune_index"},
 		key{"delete", func(n *node, path string) {
 			a.Delete = &Delete{Method: MethodAuto}
-			d.mapping(n, path, "delete: {method: auto}", []string{"keep_for"},
+			d.mapping(n, path, "delete: {method: auto}", nil,
 				key{"method", func(n *node, path string) {
 					a.Delete.Method = Method(d.choice(n, path, nil, string(MethodAuto), string(MethodUnlink), string(MethodDrain)))
-				}})
+				}},
+				key{"keep_for", func(n *node, path string) { a.Delete.KeepFor = d.duration(n, path) }},
+			)
 		}},
 	)
 	if ok && a.Delete == nil && !d.partial[path] {

@@ -145,10 +145,14 @@ func (j Job) Problems() []Problem {
 
 // Problems checks how keys are to be removed.
 func (a Action) Problems() []Problem {
-	if a.Delete == nil || slices.Contains([]Method{MethodAuto, MethodUnlink, MethodDrain}, a.Delete.Method) {
+	if a.Delete == nil {
 		return nil
 	}
-	return []Problem{{Path: "delete.method", Message: fmt.Sprintf("unknown method %s; write auto, unlink or drain", shown(string(a.Delete.Method)))}}
+	var ps []Problem
+	if !slices.Contains([]Method{MethodAuto, MethodUnlink, MethodDrain}, a.Delete.Method) {
+		ps = append(ps, Problem{Path: "delete.method", Message: fmt.Sprintf("unknown method %s; write auto, unlink or drain", shown(string(a.Delete.Method)))})
+	}
+	return append(ps, negative("delete.keep_for", a.Delete.KeepFor, a.Delete.KeepFor < 0)...)
 }
 
 // Problems checks the limits of a run.
