@@ -16,7 +16,7 @@ func TestHarnessDigest(t *testing.T) {
 		set := seed(t, d, 2000)
 		for _, k := range set.big {
 			verb := map[string]string{"hash": "HLEN", "set": "SCARD", "list": "LLEN", "zset": "ZCARD"}[k.kind]
-			if n := d.on(k.db, k.name).Do(ctx(t), verb, k.name).Val(); n != k.elements {
+			if n := d.on(k.db, k.name).Do(t.Context(), verb, k.name).Val(); n != k.elements {
 				t.Errorf("%v has %v elements, want %d", k, n, k.elements)
 			}
 		}
