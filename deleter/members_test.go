@@ -135,6 +135,23 @@ func TestDrainPasses(t *testing.T) {
 			t.Errorf("cursors %d, want %d; %d left", h.cursors, want, len(h.left))
 		}
 	})
+	t.Run("more in every pass", func(t *testing.T) {
+		h := newHashed(t, "set", names(0, 1))
+		passes := 0
+		store, _ := newStore(t, Abilities{}, func(args []string) any {
+			if args[0] == "scard" && len(h.cursors) > 0 {
+				if passes++; passes < 6 {
+					h.left["field:0"] = true
+					return int64(smallElements + 1)
+				}
+			}
+			return h.answer(args)
+		})
+		drain(t, open(t, store), always(500))
+		if len(h.cursors) != 6 {
+			t.Errorf("%d passes, want 6", len(h.cursors))
+		}
+	})
 	t.Run("none can be listed", func(t *testing.T) {
 		h := newHashed(t, "hash", nil, nil)
 		h.hidden = smallElements + 1

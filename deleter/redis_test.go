@@ -3,6 +3,7 @@ package deleter
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,3 +201,12 @@ func TestRemoveByWatch(t *testing.T) {
 }
 
 var _ redis.Hook = (*server)(nil)
+
+// Where PERSIST is refused the script must end before the rename: an error
+// stands for a key that was left as it was.
+func TestScriptPersistsBeforeItRenames(t *testing.T) {
+	first, rename := strings.Index(verdict, "'PERSIST'"), strings.Index(verdict, "'RENAMENX'")
+	if first < 0 || first > rename || strings.Count(verdict, "'PERSIST'") != 2 {
+		t.Errorf("PERSIST at %d and RENAMENX at %d", first, rename)
+	}
+}

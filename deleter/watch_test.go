@@ -54,6 +54,7 @@ func TestNothingIsSentWithoutMulti(t *testing.T) {
 		{"WATCH refused", []any{says("NOPERM no"), "string", "OK", "OK"}, false, []string{"watch", "type", "multi", "discard"}},
 		{"neither can be left", []any{says("NOPERM no"), "string", "OK", says("NOPERM no")}, true, []string{"watch", "type", "multi", "discard"}},
 		{"TYPE refused", []any{"OK", says("NOPERM no"), "OK", "OK"}, false, []string{"watch", "type", "multi", "discard"}},
+		{"nothing to do, and no way out", []any{"OK", "none", "OK", says("NOPERM no")}, true, []string{"watch", "type", "multi", "discard"}},
 		{"lost", []any{"OK", errLost, errLost}, true, []string{"watch", "type", "multi"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -80,7 +80,7 @@ func startCluster(t *testing.T, b serverBinary, opts ...option) *deployment {
 	}
 	for i, r := range d.replicas {
 		eventually(t, time.Minute, r.addr+" follows its master", func() bool {
-			return r.client(0).Do(ctx(t), "CLUSTER", "REPLICATE", ids[i]).Err() == nil
+			return r.client(0).Do(t.Context(), "CLUSTER", "REPLICATE", ids[i]).Err() == nil
 		})
 	}
 	for _, n := range nodes {

@@ -59,7 +59,7 @@ func (s *server) names(t *testing.T, db int) []string {
 	var all []string
 	c, cursor := s.client(db), uint64(0)
 	for {
-		page, next, err := c.Scan(ctx(t), cursor, "", 2000).Result()
+		page, next, err := c.Scan(t.Context(), cursor, "", 2000).Result()
 		if err != nil {
 			t.Fatalf("SCAN %s/%d: %v", s.addr, db, err)
 		}
@@ -76,19 +76,19 @@ func (s *server) imprints(t *testing.T, db int, names []string, out digest) {
 	t.Helper()
 	facts := s.pipeline(t, db, func(p redis.Pipeliner) {
 		for _, n := range names {
-			p.Do(ctx(t), "TYPE", n)
-			p.Do(ctx(t), "PTTL", n)
-			p.Do(ctx(t), "OBJECT", "ENCODING", n)
+			p.Do(t.Context(), "TYPE", n)
+			p.Do(t.Context(), "PTTL", n)
+			p.Do(t.Context(), "OBJECT", "ENCODING", n)
 		}
 	})
 	now := time.Now()
 	// A DUMP does not show how long a list is. (The PING keeps the pipeline
 	// from being empty.)
 	lengths := s.pipeline(t, db, func(p redis.Pipeliner) {
-		p.Do(ctx(t), "PING")
+		p.Do(t.Context(), "PING")
 		for i, n := range names {
 			if fmt.Sprint(facts[3*i]) == "list" {
-				p.Do(ctx(t), "LLEN", n)
+				p.Do(t.Context(), "LLEN", n)
 			}
 		}
 	})[1:]
@@ -98,13 +98,13 @@ func (s *server) imprints(t *testing.T, db int, names []string, out digest) {
 			// The order in which a table is walked changes with each step of
 			// its resizing, and with it the bytes of a DUMP.
 			case "hash":
-				p.Do(ctx(t), "HGETALL", n)
+				p.Do(t.Context(), "HGETALL", n)
 			case "set":
-				p.Do(ctx(t), "SMEMBERS", n)
+				p.Do(t.Context(), "SMEMBERS", n)
 			case "zset":
-				p.Do(ctx(t), "ZRANGE", n, 0, -1, "WITHSCORES")
+				p.Do(t.Context(), "ZRANGE", n, 0, -1, "WITHSCORES")
 			default:
-				p.Do(ctx(t), "DUMP", n)
+				p.Do(t.Context(), "DUMP", n)
 			}
 		}
 	})
@@ -127,7 +127,7 @@ func (s *server) pipeline(t *testing.T, db int, fill func(redis.Pipeliner)) []an
 	t.Helper()
 	p := s.client(db).Pipeline()
 	fill(p)
-	cmds, err := p.Exec(ctx(t))
+	cmds, err := p.Exec(t.Context())
 	if err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatalf("%s/%d: %v", s.addr, db, err)
 	}

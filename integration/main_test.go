@@ -22,29 +22,30 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // scale holds every size that a test depends on, so that one switch turns a
 // run of minutes into one with real sizes.
 type scale struct {
-	name          string
-	small         int // small keys of a data set
-	hash, set     int // members of the big keys
-	list, zset    int
-	threshold     int // above every small key, below every big one
-	killRounds    int
-	killPace      int // elements per second while a run waits to be killed
-	bystanders    int // small keys where a test needs only neighbours
-	probeOfDelete bool
+	name       string
+	small      int // small keys of a data set
+	hash, set  int // members of the big keys
+	list, zset int
+	threshold  int // above every small key, below every big one
+	killRounds int
+	killPace   int           // elements per second while a run waits to be killed
+	bystanders int           // small keys where a test needs only neighbours
+	runLimit   time.Duration // for one run of the binary: longer, and it hangs
 }
 
 var scales = map[string]scale{
 	// 60,000 members are past every encoding for small values and past the
 	// 1000 elements that are removed in one piece, yet load in 0.1 s.
 	"small": {name: "small", small: 20_000, hash: 60_000, set: 60_000, list: 60_000, zset: 60_000,
-		threshold: 10_000, killRounds: 5, killPace: 100_000, bystanders: 500},
+		threshold: 10_000, killRounds: 5, killPace: 100_000, bystanders: 500, runLimit: time.Minute},
 	"full": {name: "full", small: 500_000, hash: 1_000_000, set: 1_000_000, list: 500_000, zset: 1_000_000,
-		threshold: 100_000, killRounds: 30, killPace: 1_000_000, bystanders: 5_000},
+		threshold: 100_000, killRounds: 30, killPace: 1_000_000, bystanders: 5_000, runLimit: 10 * time.Minute},
 }
 
 var (

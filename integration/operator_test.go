@@ -20,10 +20,6 @@ import (
 	"unicode/utf8"
 )
 
-// runLimit bounds every run of the binary; a test that waits longer is one
-// that hangs.
-const runLimit = time.Minute
-
 // operator runs the binary in a working directory of its own, so that the
 // default state directory is its own, too.
 type operator struct {
@@ -84,7 +80,7 @@ func (o *operator) startIn(t *testing.T, stdin io.Reader, args ...string) *runni
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, cancel := context.WithTimeout(context.Background(), runLimit)
+	c, cancel := context.WithTimeout(context.Background(), size.runLimit)
 	r := &running{t: t, args: args, started: time.Now(), done: make(chan struct{}), stop: cancel, ctx: c}
 	r.cmd = exec.CommandContext(c, bin, args...)
 	r.cmd.Dir, r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = o.dir, stdin, &r.out, &r.err
@@ -152,7 +148,7 @@ func (r *running) wait() result {
 	res := result{t: r.t, args: r.args, stdout: r.out.String(), stderr: r.err.String(),
 		code: r.cmd.ProcessState.ExitCode(), took: time.Since(r.started)}
 	if errors.Is(r.ctx.Err(), context.DeadlineExceeded) {
-		res.fatal("did not end within %v", runLimit)
+		res.fatal("did not end within %v", size.runLimit)
 	}
 	r.stop()
 	if strings.Contains(res.stderr, "panic: ") || strings.Contains(res.stderr, "goroutine 1 [") {

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -166,7 +165,8 @@ func (s *server) tail() string {
 	return string(text)
 }
 
-// client is the test's own connection to one database.
+// client is the test's own connection to one database. Its timeouts bound
+// every exchange.
 func (s *server) client(db int) *redis.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *server) client(db int) *redis.Client {
 // do sends one command of the test's own and fails the test if it is refused.
 func (s *server) do(t *testing.T, db int, args ...any) any {
 	t.Helper()
-	v, err := s.client(db).Do(ctx(t), args...).Result()
+	v, err := s.client(db).Do(t.Context(), args...).Result()
 	if err != nil {
 		t.Fatalf("%s: %.200q: %v", s.addr, fmt.Sprint(args...), err)
 	}
@@ -221,13 +221,6 @@ func (s *server) url(db ...int) string {
 		u += "/" + strconv.Itoa(db[0])
 	}
 	return u
-}
-
-// ctx bounds one exchange of the test's own with a server.
-func ctx(t *testing.T) context.Context {
-	c, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return c
 }
 
 var (

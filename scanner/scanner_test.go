@@ -139,7 +139,7 @@ func TestRepliesToProbes(t *testing.T) {
 				}
 				return keyspace(args)
 			}
-			pages, err := walk(t, newScanner(t, s, &gate{}, Options{Rule: Rule{MinElements: 1}, Can: everything}))
+			pages, err := walk(t, newScanner(t, s, &gate{}, Options{Can: everything}))
 			if (err != nil) != test.ends {
 				t.Fatalf("error %v", err)
 			}

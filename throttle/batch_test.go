@@ -23,20 +23,19 @@ func TestBatchConvergesToTheTarget(t *testing.T) {
 		want int
 	}{
 		{time.Microsecond, 1000}, {10 * time.Microsecond, 100}, {250 * time.Nanosecond, 4000},
-		{time.Nanosecond, maxBatch}, {time.Second, minBatch}, {0, maxBatch},
+		{time.Nanosecond, maxBatch}, {200 * time.Microsecond, minBatch}, {time.Second, minBatch}, {0, maxBatch},
 	} {
 		b := newBatch()
 		sizes := run(b, 20, test.each, target)
 		if got := sizes[len(sizes)-1]; got < test.want*9/10 || got > test.want*11/10 {
 			t.Errorf("%v an element: batches %d, want %d", test.each, sizes, test.want)
 		}
-		for i, size := range sizes {
-			if last := firstBatch; i > 0 {
-				last = sizes[i-1]
-				if size > 2*last {
-					t.Errorf("%v an element: from %d to %d at once", test.each, last, size)
-				}
+		last := firstBatch
+		for _, size := range sizes {
+			if size > 2*last {
+				t.Errorf("%v an element: from %d to %d at once", test.each, last, size)
 			}
+			last = size
 			if size < minBatch || size > maxBatch {
 				t.Errorf("%v an element: %d is out of bounds", test.each, size)
 			}
