@@ -32,6 +32,10 @@ type Store interface {
 	SetAside(ctx context.Context, o Order, trash string) Reply
 	Open(ctx context.Context, trash string) (*Opened, error)
 	Freeing(ctx context.Context) (objects int64, known bool)
+}
+
+// Keeper is what a store can do with keys that wait in the trash.
+type Keeper interface {
 	Move(ctx context.Context, from, to string) Reply
 	GiveBack(ctx context.Context, trash, name string, ttl int64, aside func(ttl int64) string) Reply
 }
@@ -50,6 +54,7 @@ type Options struct {
 	Journal   Journal
 	Job       string // written into trash names; "" for a run without a job
 	Protected func(name string) bool
+	Keeper    Keeper
 	Clock     func() time.Time // the shard's; what is kept is due by it
 }
 

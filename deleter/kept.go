@@ -83,7 +83,7 @@ func (d *Deleter) Purge(ctx context.Context, name string) (Result, error) {
 		if err := d.o.Journal.Begin([]string{draining}); err != nil {
 			return Result{}, fmt.Errorf("write the trash journal: %w", err)
 		}
-		reply := d.store.Move(context.WithoutCancel(ctx), name, draining)
+		reply := d.o.Keeper.Move(context.WithoutCancel(ctx), name, draining)
 		if reply.Status != Acted {
 			r = notActed(r, reply)
 			if inDoubt(reply.Err) {
@@ -128,7 +128,7 @@ func (d *Deleter) Restore(ctx context.Context, name, as string, swap bool) (Resu
 		return Result{}, err
 	}
 	start := time.Now()
-	reply := d.store.GiveBack(context.WithoutCancel(ctx), name, as, t.TTL, func(ttl int64) string {
+	reply := d.o.Keeper.GiveBack(context.WithoutCancel(ctx), name, as, t.TTL, func(ttl int64) string {
 		if !swap {
 			return ""
 		}

@@ -113,11 +113,13 @@ func (k *worker) newDeleter(gate *throttle.Gate) {
 	redis := deleter.NewRedis(k.shard.Client(), can)
 	o := deleter.Options{Can: can, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}, Clock: k.clock}
 	if k.Mode == Execute {
-		o.Journal = shardJournal{k.journal, k.shard.DB}
+		o.Journal, o.Keeper = shardJournal{k.journal, k.shard.DB}, redis
 		k.del = deleter.New(redis, leased{gate, k.lease, &k.Progress.Elements}, o)
 		return
 	}
-	k.del = deleter.New(deleter.NewRehearsal(redis), gate, o)
+	rehearsal := deleter.NewRehearsal(redis)
+	o.Keeper = rehearsal
+	k.del = deleter.New(rehearsal, gate, o)
 }
 
 // abilitiesOf translates what a server can do into what the deleter asks.

@@ -62,6 +62,7 @@ func actionFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "execute", Category: acting, Usage: "act; without it everything is judged and reported only"},
 		&cli.StringFlag{Name: "method", Category: acting, Value: "auto", Usage: "auto, unlink or drain"},
+		&cli.StringFlag{Name: "keep-for", Category: acting, Usage: "set keys aside and remove them only after `DURATION`; until then trash restore gives them back"},
 		stateDirFlag(),
 		okOnFlag(),
 		&cli.Int64Flag{Name: "max-keys", Category: limiting, Usage: "end the run before key `N`+1"},

@@ -107,8 +107,8 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 	r.check(q.Job.Select.Problems(mode != jobs.Scan && keys == nil), selectionNames)
 	if mode != jobs.Scan {
 		q.Job.Limits = r.limits()
-		q.Job.Action.Delete = &config.Delete{Method: config.Method(c.String("method"))}
-		r.check(q.Job.Action.Problems(), map[string]string{"delete.method": "method"})
+		q.Job.Action.Delete = &config.Delete{Method: config.Method(c.String("method")), KeepFor: r.duration("keep-for")}
+		r.check(q.Job.Action.Problems(), map[string]string{"delete.method": "method", "delete.keep_for": "keep-for"})
 	}
 	pace := r.pace(s.config.Pace)
 	r.output()
@@ -132,12 +132,17 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 		defer file.Close()
 		q.Keys = names
 	}
+	return p.oneRun(c, s, pace, q)
+}
+
+// oneRun carries out one request and writes its report.
+func (p process) oneRun(c *cli.Context, s setup, pace config.Pace, q jobs.Request) error {
 	out, err := p.output(c)
 	if err != nil {
 		return err
 	}
 	q.Stream = out.finding()
-	runner, done, err := p.runner(s.config, pace, mode == jobs.Execute)
+	runner, done, err := p.runner(s.config, pace, q.Mode == jobs.Execute)
 	if err != nil {
 		return errors.Join(err, out.close(false))
 	}

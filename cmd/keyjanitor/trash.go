@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/keyjanitor/keyjanitor/jobs"
@@ -84,38 +82,13 @@ func (p process) trash(c *cli.Context, verb jobs.TrashVerb) error {
 	}
 	r := &reader{c: c}
 	pace := r.pace(s.config.Pace)
+	r.output()
+	r.fail("ok-on", okOnProblem(c.String("ok-on")))
 	if err := r.err(); err != nil {
-		return err
-	}
-	if _, err := forgive(nil, c.String("ok-on")); err != nil {
 		return err
 	}
 	q := jobs.Request{Mode: mode, Target: s.target, Top: c.Int("top"), Trash: t}
 	// Nothing else is measured, and what a rule selects is left alone.
 	q.Job.Select.Prefix = []string{"keyjanitor:trash:{"}
 	return p.oneRun(c, s, pace, q)
-}
-
-// oneRun carries out one request and writes its report.
-func (p process) oneRun(c *cli.Context, s setup, pace config.Pace, q jobs.Request) error {
-	out, err := p.output(c)
-	if err != nil {
-		return err
-	}
-	q.Stream = out.finding()
-	runner, done, err := p.runner(s.config, pace, q.Mode == jobs.Execute)
-	if err != nil {
-		return errors.Join(err, out.close(false))
-	}
-	end := p.show(c, runner.Progress)
-	summary, err := runner.Run(c.Context, q)
-	end()
-	if wrote := out.one(summary); err == nil {
-		err = wrote
-	}
-	if closed := done(); err == nil {
-		err = closed
-	}
-	err, _ = forgive(err, c.String("ok-on"))
-	return err
 }
