@@ -55,7 +55,7 @@ type Options struct {
 	Job       string // written into trash names; "" for a run without a job
 	Protected func(name string) bool
 	Keeper    Keeper
-	Clock     func() time.Time // the shard's; what is kept is due by it
+	Clock     func() time.Time // the shard's, by which kept keys are due; nil: ours
 }
 
 // Deleter acts on one shard.
@@ -71,6 +71,9 @@ type Deleter struct {
 func New(store Store, gate Gate, o Options) *Deleter {
 	if o.Job == "" {
 		o.Job = "-"
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
 	}
 	return &Deleter{store: store, gate: gate, o: o}
 }
@@ -343,9 +346,10 @@ func (d *Deleter) empty(ctx context.Context, name string, r Result) (Result, err
 		r.Order.Type = key.Type
 	}
 	kind := "drain " + key.Type
+	over := 0 // what the step before took beyond what it had waited for
 	for done := false; !done; {
 		n := min(d.gate.Batch(kind), key.Largest)
-		if err := d.gate.Wait(ctx, 2, n, int64(n)*key.Each); err != nil {
+		if err := d.gate.Wait(ctx, 2, n+over, int64(n+over)*key.Each); err != nil {
 			return fail(err)
 		}
 		start := time.Now()
@@ -353,6 +357,7 @@ func (d *Deleter) empty(ctx context.Context, name string, r Result) (Result, err
 		removed, done, err = key.Next(context.WithoutCancel(ctx), n)
 		took := time.Since(start)
 		d.gate.Observe(kind, int(removed), took)
+		over = max(0, int(removed)-n)
 		r.Batches++
 		r.Elements += removed
 		r.Bytes += removed * key.Each

@@ -200,7 +200,10 @@ type members struct {
 // COUNT n, at the end of a pass HLEN or SCARD; each O(n).
 func (m *members) Next(ctx context.Context, n int) (int64, bool, error) {
 	pipe := m.s.rdb.Pipeline()
-	k := min(n, len(m.listed))
+	k := len(m.listed)
+	if k > n+n/4 {
+		k = n // a little more than was asked for is not worth a round trip of its own
+	}
 	var removed, left *redis.IntCmd
 	if k > 0 {
 		removed = m.remove(ctx, pipe, m.listed[:k])

@@ -51,7 +51,7 @@ func TestSummaryJSON(t *testing.T) {
 	has(t, act, append(common, "job", "outcomes", "elements_removed", "bytes_released", "holds")...)
 	outcomes, _ := act["outcomes"].(map[string]any)
 	has(t, outcomes, "unlinked", "deleted", "drained", "trashed", "trimmed", "expired", "finished", "gone", "changed",
-		"protected", "failed", "would_act") // zeros are there
+		"protected", "restored", "failed", "would_act") // zeros are there
 
 	has(t, keysOf(t, ShardSummary{Role: "master", Server: "redis 7.0.15", Error: "x"}),
 		"id", "addr", "db", "role", "server", "keys_total", "keys_scanned", "error")

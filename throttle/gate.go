@@ -90,14 +90,20 @@ func (g *Gate) Pipeline(n int) int {
 
 // Observe tells the gate that a call of a kind for n elements took so long.
 // What exceeds the round trip was the server's; for it we stay away
-// t·(1/share − 1), so that over time the share is kept.
+// t·(1/share − 1), so that over time the share is kept. Where the wait before
+// the call took longer than it was to (a timer is late by up to a
+// millisecond), that counts toward the next.
 func (g *Gate) Observe(kind string, n int, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := max(0, took-g.roundTrip)
 	away := time.Duration(float64(t) * (1/g.o.Share - 1))
 	if now := time.Now(); g.free.Before(now) {
-		g.free = now
+		late := now.Add(-took).Sub(g.free)
+		if late < 0 || late > g.o.Target {
+			late = 0 // it was not the timer: there was nothing to do
+		}
+		g.free = now.Add(-late)
 	}
 	g.free = g.free.Add(away)
 	g.kind(kind).observe(n, t, g.o.Target)

@@ -27,6 +27,10 @@ func (p process) trashCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "trash",
 		Usage: "list, restore or purge keys that were set aside",
+		Description: example(
+			"keyjanitor trash list --url redis://10.0.0.5:6379 --all",
+			"keyjanitor trash restore --url redis://10.0.0.5:6379 --key mi:0 --execute",
+		),
 		Subcommands: []*cli.Command{
 			command(jobs.List, "list keys of the trash; never writes", example(
 				"keyjanitor trash list --url redis://10.0.0.5:6379 --all",
