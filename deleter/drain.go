@@ -76,6 +76,8 @@ func (s *Redis) Open(ctx context.Context, trash string) (*Opened, error) {
 			m.most = 1
 		}
 		t.Drainer = m
+	case "stream":
+		t.Drainer = &stream{s: s, key: trash, length: n}
 	default:
 		return nil, keyError("to drain a " + typ + " is not supported by this version")
 	}

@@ -158,7 +158,7 @@ func TestOpen(t *testing.T) {
 		{"refused", byWatch, []any{says("NOPERM no")}, 0, false, true},
 		{"string", byWatch, []any{"string"}, 1 << 30, false, false},
 		{"module", byWatch, []any{"ReJSON-RL"}, 1 << 30, false, false},
-		{"stream", byWatch, []any{"stream", int64(5), int64(500)}, 0, false, true},
+		{"stream", byWatch, []any{"stream", int64(5), int64(500)}, 8 << 20 / 100, false, false},
 		{"gone after TYPE", byWatch, []any{"list", int64(0), nil}, 1 << 30, false, false},
 		{"hash with values", byWatch, []any{"hash", int64(10), int64(10 << 20)}, 1, false, false},
 		{"hash without", Abilities{MemoryUsage: true, NoValues: true}, []any{"hash", int64(10), int64(10 << 20)}, 8, false, false},

@@ -57,10 +57,14 @@ func plan(o *Order, can *Abilities) (Method, error) {
 		}
 		return Drain, nil
 	case "stream":
-		if can.Unlink && can.StreamUnlink && o.Method != Drain && !blind {
+		async := can.Unlink && can.StreamUnlink && (can.Jemalloc || o.Method == Unlink) && o.Elements > asyncStream
+		switch {
+		case o.Method == Unlink && !can.StreamUnlink:
+			return "", fmt.Errorf("method unlink, but UNLINK of a stream can crash this version of the server; take auto or drain")
+		case o.Method == Unlink, o.Method == Auto && async && !blind:
 			return Unlink, nil
 		}
-		return "", fmt.Errorf("streams are removed by UNLINK only in this version, and this server has none that is safe for them")
+		return Drain, nil
 	case "":
 		return "", fmt.Errorf("its type could not be learned")
 	}

@@ -140,6 +140,10 @@ func (s *server) set(cmd redis.Cmder, answer any) error {
 		c.SetVal(answer.([]any))
 	case *redis.ScanCmd:
 		c.SetVal(answer.(page).names, answer.(page).next)
+	case *redis.XInfoGroupsCmd:
+		c.SetVal(answer.([]redis.XInfoGroup))
+	case *redis.XPendingExtCmd:
+		c.SetVal(answer.([]redis.XPendingExt))
 	default:
 		s.t.Fatalf("no way to answer a %T", cmd)
 	}
