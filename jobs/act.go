@@ -48,15 +48,11 @@ func (k *worker) actOn(ctx context.Context, keys []scanner.Key) error {
 		orders[i].ID = i
 	}
 	if k.Mode == Execute {
-		intents := make([]Entry, len(orders))
-		for i := range orders {
-			intents[i] = k.intent(&orders[i])
-		}
-		if err := k.Audit.Intents(intents); err != nil {
+		if err := k.Audit.Intents(k.intents(orders)); err != nil {
 			return err
 		}
 	}
-	results := make([]Entry, 0, len(orders))
+	results := make([]deleter.Result, 0, len(orders))
 	told := make([]bool, len(orders))
 	err := k.del.Act(ctx, orders, func(r deleter.Result) {
 		told[r.Order.ID] = true
@@ -64,7 +60,7 @@ func (k *worker) actOn(ctx context.Context, keys []scanner.Key) error {
 		if !took(r.Outcome) {
 			k.release(&keys[r.Order.ID])
 		}
-		results = append(results, k.result(&r))
+		results = append(results, r)
 	})
 	for i := range keys {
 		if !told[i] {
@@ -72,7 +68,7 @@ func (k *worker) actOn(ctx context.Context, keys []scanner.Key) error {
 		}
 	}
 	if k.Mode == Execute {
-		err = errors.Join(err, k.Audit.Results(results))
+		err = errors.Join(err, k.Audit.Results(k.results(results)))
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -48,13 +49,42 @@ func (s *script) SetAside(context.Context, deleter.Order, string) deleter.Reply 
 func (s *script) Open(context.Context, string) (*deleter.Opened, error) { return nil, nil }
 func (s *script) Freeing(context.Context) (int64, bool)                 { return 0, true }
 
+// namesOf is the keys of a line: "a", "a,b", or "×2" where it only counts.
+func namesOf(e Entry) string {
+	switch {
+	case e.Key != nil:
+		return *e.Key
+	case e.Count != nil:
+		return fmt.Sprintf("×%d", *e.Count)
+	}
+	return strings.Join(e.Keys, ",")
+}
+
+// Keys that are not small have lines of their own.
+func TestLargeKeysInTheAudit(t *testing.T) {
+	s := &script{}
+	_, k := newRun(s, Execute, config.Limits{})
+	keys := found("a", "large", "\xff")
+	keys[1].Elements = 1001
+	if err := k.act(t.Context(), keys); err != nil {
+		t.Fatal(err)
+	}
+	if s.log[0] != "intent large" || s.log[len(s.log)-2] != "result large unlinked" || s.log[len(s.log)-1] != "results ×2 unlinked" {
+		t.Errorf("audit %q", s.log)
+	}
+	orders := []deleter.Order{k.order(&keys[0]), k.order(&keys[2])}
+	if lines := k.intents(orders); len(lines) != 1 || lines[0].Keys != nil || !slices.Equal(lines[0].KeysBytes, []string{"YQ==", "/w=="}) {
+		t.Errorf("intents %+v", lines)
+	}
+}
+
 // Intents records or refuses.
 func (s *script) Intents(entries []Entry) error {
 	if s.fail != nil {
 		return s.fail
 	}
 	for _, e := range entries {
-		s.log = append(s.log, "intent "+e.Key)
+		s.log = append(s.log, e.Kind+" "+namesOf(e))
 	}
 	return nil
 }
@@ -62,7 +92,7 @@ func (s *script) Intents(entries []Entry) error {
 // Results records or refuses.
 func (s *script) Results(entries []Entry) error {
 	for _, e := range entries {
-		s.log = append(s.log, "result "+e.Key+" "+e.Outcome)
+		s.log = append(s.log, e.Kind+" "+namesOf(e)+" "+e.Outcome)
 	}
 	return s.results
 }
@@ -106,7 +136,7 @@ func TestIntentsBeforeActs(t *testing.T) {
 	if err := k.act(t.Context(), found("a", "gone:b", "c")); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"intent a", "intent gone:b", "intent c", "act a", "act c", "result a unlinked", "result gone:b gone", "result c unlinked"}
+	want := []string{"intents a,gone:b,c", "act a", "act c", "result gone:b gone", "results ×2 unlinked"}
 	if !slices.Equal(s.log, want) {
 		t.Errorf("done %q\nwant %q", s.log, want)
 	}

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"encoding/base64"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -24,13 +25,16 @@ type Entry struct {
 	Target    string    `json:"target"`
 	Shard     string    `json:"shard"`
 	DB        int       `json:"db"`
-	Kind      string    `json:"kind"` // intent or result
-	Key       string    `json:"key"`
+	Kind      string    `json:"kind"` // intent, result, or the same of a page of small keys: intents, results
+	Key       *string   `json:"key,omitempty"`
 	KeyBase64 string    `json:"key_base64,omitempty"`
+	Keys      []string  `json:"keys,omitempty"`        // of intents
+	KeysBytes []string  `json:"keys_base64,omitempty"` // instead of Keys, where one of them is not UTF-8
 	Type      string    `json:"type,omitempty"`
 	Elements  *int64    `json:"elements,omitempty"`
 	Bytes     *int64    `json:"bytes,omitempty"`
-	Evidence  *Evidence `json:"rule,omitempty"` // of an intent
+	Evidence  *Evidence `json:"rule,omitempty"`  // of an intent
+	Count     *int64    `json:"count,omitempty"` // of results: keys with this fate
 	*Fate               // of a result
 }
 
@@ -59,8 +63,10 @@ type Fate struct {
 func (k *worker) entry(kind string, o *deleter.Order) Entry {
 	e := Entry{
 		Time: time.Now(), Run: k.id, Job: k.Job.Name, Target: k.Target.Name, Shard: k.shard.ID, DB: k.shard.DB,
-		Kind: kind, Key: o.Key, Type: o.Type,
+		Kind: kind, Type: o.Type,
 	}
+	name := o.Key
+	e.Key = &name
 	if !utf8.ValidString(o.Key) {
 		e.KeyBase64 = base64.StdEncoding.EncodeToString([]byte(o.Key))
 	}
@@ -88,6 +94,75 @@ func (k *worker) result(r *deleter.Result) Entry {
 		Batches: r.Batches, TookMillis: millis(r.Took), SlowestMillis: millis(r.Slowest), Reason: r.Reason,
 	}
 	return e
+}
+
+// small reports whether a key shares the lines of its page: a purge of
+// millions of small keys would otherwise write 500 bytes for each.
+func small(o *deleter.Order) bool { return o.Bytes < 1<<20 && o.Elements <= 1000 }
+
+// intents is what is about to be done to a page of keys: one line for those
+// that are small, one for each of the others.
+func (k *worker) intents(orders []deleter.Order) []Entry {
+	var lines []Entry
+	var names []string
+	var first *deleter.Order
+	for i := range orders {
+		o := &orders[i]
+		if !small(o) {
+			lines = append(lines, k.intent(o))
+			continue
+		}
+		if first == nil {
+			first = o
+		}
+		names = append(names, o.Key)
+	}
+	switch {
+	case len(names) == 1:
+		return append(lines, k.intent(first))
+	case len(names) == 0:
+		return lines
+	}
+	e := k.intent(&deleter.Order{Elements: deleter.Unknown, Bytes: deleter.Unknown, Evidence: first.Evidence})
+	e.Kind, e.Key, e.Keys = "intents", nil, names
+	if slices.ContainsFunc(names, func(name string) bool { return !utf8.ValidString(name) }) {
+		e.Keys = nil
+		for _, name := range names {
+			e.KeysBytes = append(e.KeysBytes, base64.StdEncoding.EncodeToString([]byte(name)))
+		}
+	}
+	return append(lines, e)
+}
+
+// results is what was done to a page of keys: one line for each that is not
+// small or did not fare as it should, and one for all others of the same fate.
+func (k *worker) results(all []deleter.Result) []Entry {
+	var lines []Entry
+	shared := map[deleter.Outcome]*Entry{}
+	for i := range all {
+		r := &all[i]
+		e := k.result(r)
+		if !small(&r.Order) || r.Outcome != deleter.Unlinked && r.Outcome != deleter.Deleted {
+			lines = append(lines, e)
+			continue
+		}
+		sum := shared[r.Outcome]
+		if sum == nil {
+			e.Kind, e.Key, e.KeyBase64, e.Type, e.Count = "results", nil, "", "", new(int64)
+			e.Fate = &Fate{Outcome: e.Outcome, Method: e.Method}
+			sum = &e
+			shared[r.Outcome] = sum
+		}
+		*sum.Count++
+		sum.ElementsRemoved += r.Elements
+		sum.BytesReleased += r.Bytes
+		sum.Batches += r.Batches
+		sum.SlowestMillis = max(sum.SlowestMillis, millis(r.Slowest))
+	}
+	for _, sum := range shared {
+		lines = append(lines, *sum)
+	}
+	return lines
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -24,8 +24,8 @@ type Named struct {
 const longestName = 700 << 20
 
 // NamesFromJSON reads keys as scan writes them, one JSON object a line: key,
-// or key_base64 where it is there; db, else the given one; type. The line of
-// the summary is passed over; the first that can't be read ends the sequence
+// or key_base64 where it is there; db, else the given one; type. It takes an
+// audit too. The line of the summary is passed over; the first that can't be read ends the sequence
 // with an error that says where.
 func NamesFromJSON(r io.Reader, db int) iter.Seq2[Named, error] {
 	return func(yield func(Named, error) bool) {
@@ -36,13 +36,15 @@ func NamesFromJSON(r io.Reader, db int) iter.Seq2[Named, error] {
 			if len(line) == 0 {
 				continue
 			}
-			named, ok, err := nameFromJSON(line, db)
+			names, err := namesOfLine(line, db)
 			if err != nil {
 				yield(Named{}, fmt.Errorf("line %d: %w", n, err))
 				return
 			}
-			if ok && !yield(named, nil) {
-				return
+			for _, named := range names {
+				if !yield(named, nil) {
+					return
+				}
 			}
 		}
 		if err := lines.Err(); err != nil {
@@ -51,39 +53,52 @@ func NamesFromJSON(r io.Reader, db int) iter.Seq2[Named, error] {
 	}
 }
 
-func nameFromJSON(line []byte, db int) (Named, bool, error) {
+func namesOfLine(line []byte, db int) ([]Named, error) {
 	var in struct {
-		Key       *string         `json:"key"`
-		KeyBase64 *string         `json:"key_base64"`
-		DB        *int            `json:"db"`
-		Type      string          `json:"type"`
-		Summary   json.RawMessage `json:"summary"`
+		Key        *string         `json:"key"`
+		KeyBase64  *string         `json:"key_base64"`
+		Keys       []string        `json:"keys"`
+		KeysBase64 []string        `json:"keys_base64"`
+		DB         *int            `json:"db"`
+		Type       string          `json:"type"`
+		Kind       string          `json:"kind"`
+		Summary    json.RawMessage `json:"summary"`
 	}
 	if err := json.Unmarshal(line, &in); err != nil {
-		return Named{}, false, fmt.Errorf(`not a JSON object with a key: %w; write {"key":"…"}, or use --null for plain names that end in NUL`, err)
+		return nil, fmt.Errorf(`not a JSON object with a key: %w; write {"key":"…"}, or use --null for plain names that end in NUL`, err)
 	}
-	n := Named{DB: db, Type: in.Type}
 	if in.DB != nil {
-		n.DB = *in.DB
+		db = *in.DB
 	}
 	switch {
+	case in.Kind == "result", in.Kind == "results":
+		return nil, nil // the intents of an audit name the keys
 	case in.KeyBase64 != nil:
-		raw, err := base64.StdEncoding.DecodeString(*in.KeyBase64)
-		if err != nil {
-			return Named{}, false, fmt.Errorf("key_base64: %w", err)
-		}
-		n.Name = string(raw)
+		in.KeysBase64 = []string{*in.KeyBase64}
+	case len(in.KeysBase64) > 0:
+	case in.Key == nil && len(in.Keys) == 0 && in.Summary != nil:
+		return nil, nil
+	case in.Key == nil && len(in.Keys) == 0:
+		return nil, errors.New(`an object without "key" or "key_base64"`)
+	case !utf8.Valid(line):
+		return nil, errors.New("key is not valid UTF-8, so it is not the name it looks like; write key_base64")
 	case in.Key != nil:
-		if !utf8.Valid(line) {
-			return Named{}, false, errors.New("key is not valid UTF-8, so it is not the name it looks like; write key_base64")
-		}
-		n.Name = *in.Key
-	case in.Summary != nil:
-		return Named{}, false, nil
-	default:
-		return Named{}, false, errors.New(`an object without "key" or "key_base64"`)
+		in.Keys = []string{*in.Key}
 	}
-	return n, true, nil
+	var names []Named
+	for _, text := range in.KeysBase64 {
+		raw, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, fmt.Errorf("key_base64: %w", err)
+		}
+		names = append(names, Named{Name: string(raw), DB: db, Type: in.Type})
+	}
+	if names == nil {
+		for _, name := range in.Keys {
+			names = append(names, Named{Name: name, DB: db, Type: in.Type})
+		}
+	}
+	return names, nil
 }
 
 // NamesFromNull reads plain names, each ended by a NUL byte.

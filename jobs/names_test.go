@@ -42,6 +42,10 @@ func TestNamesFromJSON(t *testing.T) {
 		{"no end of the last line", "{\"key\":\"a\"}\n{\"key\":\"b\"}", []Named{{"a", 7, ""}, {"b", 7, ""}}, ""},
 		{"a key named summary", `{"key":"summary","summary":1}`, []Named{{"summary", 7, ""}}, ""},
 
+		{"an audit", `{"kind":"intents","db":2,"keys":["a","b"]}` + "\n" + `{"kind":"intents","keys_base64":["/w=="]}` + "\n" +
+			`{"kind":"intent","key":"c","type":"hash"}` + "\n" + `{"kind":"result","key":"c"}` + "\n" + `{"kind":"results","count":2}`,
+			[]Named{{"a", 2, ""}, {"b", 2, ""}, {"\xff", 7, ""}, {"c", 7, "hash"}}, ""},
+
 		{"plain names", "a\nb\n", nil, "line 1: "},
 		{"cut off", "{\"key\":\"a\"}\n\n{\"key\":\n", []Named{{"a", 7, ""}}, "line 3: "},
 		{"no key", `{"db":1}`, nil, `line 1: an object without "key"`},

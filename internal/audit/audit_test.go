@@ -51,7 +51,7 @@ func lines(t *testing.T, dir string) []map[string]any {
 func intent(key string) jobs.Entry {
 	n := int64(3)
 	e := jobs.Entry{
-		Time: time.Now(), Run: "r", Job: "j", Target: "t", Shard: "s/0", Kind: "intent", Key: key, Type: "hash", Elements: &n,
+		Time: time.Now(), Run: "r", Job: "j", Target: "t", Shard: "s/0", Kind: "intent", Key: &key, Type: "hash", Elements: &n,
 		Evidence: &jobs.Evidence{MinElements: 2},
 	}
 	if strings.ToValidUTF8(key, "") != key {
