@@ -38,6 +38,8 @@ func TestCluster(t *testing.T) {
 				d.flush(t)
 				t.Run("run", func(t *testing.T) { runInCluster(t, d) })
 				d.flush(t)
+				t.Run("trash", func(t *testing.T) { trashAndBack(t, d); replicasFollow(t, d) })
+				d.flush(t)
 				// The last one: it stops a node.
 				t.Run("a node is down", func(t *testing.T) { oneNodeDown(t, d) })
 			})

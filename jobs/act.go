@@ -195,6 +195,9 @@ func (k *worker) count(r *deleter.Result) {
 	if n := k.outcomes.of(r.Outcome); n != nil {
 		*n++
 	}
+	if r.Outcome == deleter.Trashed && r.Method != deleter.Keep {
+		k.undrained++
+	}
 	k.elements += r.Elements
 	k.released += r.Bytes
 	if r.Method != deleter.Drain { // those were counted as they went

@@ -314,11 +314,12 @@ func cause(ctx context.Context, err error) error {
 func (w *run) close(ctx context.Context, workers []*worker) (*Summary, error) {
 	s := w.summary
 	s.Complete = w.keysErr == nil
-	failed, useful := 0, 0
+	failed, useful, undrained := 0, 0, int64(0)
 	var state error
 	for _, k := range workers {
 		k.closeInto(s, w.tally)
 		s.Complete = s.Complete && k.complete
+		undrained += k.undrained
 		if k.err != nil {
 			failed++
 		}
@@ -352,7 +353,7 @@ func (w *run) close(ctx context.Context, workers []*worker) (*Summary, error) {
 		return s, fmt.Errorf("%w: %w", ErrKeys, w.keysErr)
 	case failed > 0 && useful == 0:
 		return s, ErrFailed
-	case failed > 0 || !s.Complete || s.ActSummary != nil && s.Outcomes.Failed+s.Outcomes.Trashed > 0:
+	case failed > 0 || !s.Complete || s.ActSummary != nil && s.Outcomes.Failed > 0 || undrained > 0:
 		return s, ErrPartial
 	}
 	return s, nil

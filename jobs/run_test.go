@@ -39,7 +39,8 @@ func TestRunEnds(t *testing.T) {
 			one.err, two.err, one.complete, two.complete, one.scanned = lost, lost, false, false, 10
 		}, nil, ErrPartial, false},
 		{"a key failed", Execute, func(_ *run, one, _ *worker) { one.outcomes.Failed = 1 }, nil, ErrPartial, true},
-		{"a key stays in the trash", Execute, func(_ *run, one, _ *worker) { one.outcomes.Trashed = 1 }, nil, ErrPartial, true},
+		{"a key stays in the trash", Execute, func(_ *run, one, _ *worker) { one.outcomes.Trashed, one.undrained = 1, 1 }, nil, ErrPartial, true},
+		{"a key is kept", Execute, func(_ *run, one, _ *worker) { one.outcomes.Trashed = 1 }, nil, nil, true},
 		{"gone, changed and protected are no failures", Execute, func(_ *run, one, _ *worker) {
 			one.outcomes = Outcomes{Gone: 1, Changed: 1, Protected: 1, Finished: 1}
 		}, nil, nil, true},

@@ -38,7 +38,7 @@ func byElements(a, b *Finding) int {
 // failedFirst puts what needs a person's eye above everything else.
 func failedFirst(r rank) rank {
 	bad := func(f *Finding) int {
-		if f.Outcome == "failed" || f.Outcome == "trashed" {
+		if f.Outcome == "failed" || f.Outcome == "trashed" && f.Method == "drain" {
 			return 1
 		}
 		return 0

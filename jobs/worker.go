@@ -39,6 +39,7 @@ type worker struct {
 	err      error
 
 	outcomes           Outcomes
+	undrained          int64 // of the trashed: an interrupted drain, not a key that is kept
 	elements, released int64
 
 	orphans, moved, unmeasured, refused, waiting int64
