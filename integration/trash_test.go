@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestTrash(t *testing.T) {
@@ -135,16 +137,16 @@ func TestStreams(t *testing.T) {
 	t.Parallel()
 	eachServerThat(t, func(b serverBinary) bool { return b.major >= 5 }, "has no streams", func(t *testing.T, b serverBinary) {
 		d := standalone(t, b, slow20ms)
-		l := newLoader(t, d.masters[0].addr, 0)
-		for name, n := range map[string]int{"big": 20_000, "small": 5, "bare": 5} {
-			for i := range n {
-				l.cmd("XADD", name, strconv.Itoa(i+1)+"-1", "f", "v")
-			}
-			l.cmd("XGROUP", "CREATE", name, "idle", "0")
-			l.cmd("XGROUP", "CREATE", name, "busy", "0")
-		}
-		l.close()
 		m := d.masters[0]
+		m.pipeline(t, 0, func(p redis.Pipeliner) {
+			for name, n := range map[string]int{"big": 20_000, "small": 5, "bare": 5} {
+				for i := range n {
+					p.Do(t.Context(), "XADD", name, strconv.Itoa(i+1)+"-1", "f", "v")
+				}
+				p.Do(t.Context(), "XGROUP", "CREATE", name, "idle", "0")
+				p.Do(t.Context(), "XGROUP", "CREATE", name, "busy", "0")
+			}
+		})
 		m.do(t, 0, "XREADGROUP", "GROUP", "busy", "me", "COUNT", "10000", "STREAMS", "big", ">")
 		m.do(t, 0, "XGROUP", "DESTROY", "bare", "idle")
 		m.do(t, 0, "XGROUP", "DESTROY", "bare", "busy")
