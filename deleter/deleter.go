@@ -64,7 +64,8 @@ type Deleter struct {
 	gate  Gate
 	o     Options
 
-	released int64 // bytes unlinked since the server's queue was last seen empty
+	swapped  map[string]bool // trash names that Restore made
+	released int64           // bytes unlinked since the server's queue was last seen empty
 }
 
 // New returns a deleter.
@@ -75,7 +76,7 @@ func New(store Store, gate Gate, o Options) *Deleter {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	return &Deleter{store: store, gate: gate, o: o}
+	return &Deleter{store: store, gate: gate, o: o, swapped: map[string]bool{}}
 }
 
 // Act carries out orders and calls done once for each whose fate is known.
@@ -179,7 +180,7 @@ func (d *Deleter) report(orders []Order, replies []Reply, how Method, took time.
 			r.Bytes = max(0, r.Order.Bytes)
 			d.released += r.Bytes
 		case Rehearsed:
-			r.Outcome = WouldAct
+			r = Result{Order: orders[i], Method: how, Outcome: WouldAct}
 		case Grown: // without an outcome: the caller drains it
 		default:
 			r = notActed(r, reply)
@@ -273,8 +274,7 @@ func (d *Deleter) drainOne(ctx context.Context, o Order, name string) (Result, e
 	d.gate.Observe("set aside", 0, r.Took)
 	switch reply.Status {
 	case Rehearsed:
-		r.Outcome = WouldAct
-		return r, nil
+		return Result{Order: o, Method: Drain, Outcome: WouldAct}, nil
 	case Acted:
 	default:
 		r = notActed(r, reply)

@@ -52,10 +52,9 @@ func (d *Deleter) keepAll(ctx context.Context, orders []Order, done func(Result)
 		r := Result{Order: o, Method: Keep, Took: took, Slowest: took}
 		switch reply.Status {
 		case Acted:
-			r.Outcome, r.Batches = Trashed, 1
-			r.Reason = "kept until " + due.UTC().Format(time.RFC3339)
+			r.Outcome, r.Batches, r.Due = Trashed, 1, due
 		case Rehearsed:
-			r.Outcome = WouldAct
+			r = Result{Order: o, Method: Keep, Outcome: WouldAct}
 		default:
 			r = notActed(r, reply)
 		}
@@ -111,7 +110,7 @@ func (d *Deleter) Restore(ctx context.Context, name, as string, swap bool) (Resu
 	if !ours {
 		return Result{}, nil
 	}
-	r := Result{Order: Order{Key: t.Original, Elements: Unknown, Bytes: Unknown}, Method: Keep}
+	r := Result{Order: Order{Key: t.Original, Elements: Unknown, Bytes: Unknown}, Method: "restore"}
 	fail := func(format string, args ...any) (Result, error) {
 		r.Outcome, r.Reason = Failed, fmt.Sprintf(format, args...)
 		return r, nil
@@ -132,7 +131,9 @@ func (d *Deleter) Restore(ctx context.Context, name, as string, swap bool) (Resu
 		if !swap {
 			return ""
 		}
-		return d.o.Namer.kept(d.o.Job, as, time.UnixMilli(t.Due), ttl)
+		name := d.o.Namer.kept(d.o.Job, as, time.UnixMilli(t.Due), ttl)
+		d.swapped[name] = true
+		return name
 	})
 	r.Took = time.Since(start)
 	r.Slowest = r.Took
@@ -141,7 +142,7 @@ func (d *Deleter) Restore(ctx context.Context, name, as string, swap bool) (Resu
 	case reply.Status == Acted:
 		r.Outcome, r.Batches = Restored, 1
 	case reply.Status == Rehearsed:
-		r.Outcome = WouldAct
+		r = Result{Order: r.Order, Method: r.Method, Outcome: WouldAct}
 	case reply.Status == Unmet:
 		return fail("the name %q is taken; write --as another name, or --swap to set what has it aside", as)
 	default:
@@ -152,6 +153,10 @@ func (d *Deleter) Restore(ctx context.Context, name, as string, swap bool) (Resu
 	}
 	return r, nil
 }
+
+// Swapped reports whether a key is in the trash because this run swapped it
+// for another: it is no leftover of an earlier one.
+func (d *Deleter) Swapped(name string) bool { return d.swapped[name] }
 
 // Move renames a key of the trash to another name of the same slot.
 //

@@ -116,5 +116,6 @@ type Result struct {
 	Batches  int64
 	Took     time.Duration
 	Slowest  time.Duration // the longest call
+	Due      time.Time     // of what is kept: when it may be removed
 	Reason   string        // in words, where the outcome needs it
 }

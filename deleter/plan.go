@@ -23,12 +23,22 @@ type Abilities struct {
 	StreamUnlink bool
 	// WatchSeesPersist: before 6.0.7 WATCH does not notice PERSIST.
 	WatchSeesPersist bool
+	// NoRename: RENAMENX or PERSIST is refused, so nothing can be set aside.
+	NoRename bool
 	// Cluster: the keys of one MULTI or one WATCH must share a slot.
 	Cluster bool
 }
 
 // plan picks the method for a key, or says why there is none.
 func plan(o *Order, can *Abilities) (Method, error) {
+	m, err := choose(o, can)
+	if (m == Drain || m == Keep) && can.NoRename {
+		return "", fmt.Errorf("it has to be set aside, and the server refuses RENAMENX or PERSIST; grant the user +renamenx +persist")
+	}
+	return m, err
+}
+
+func choose(o *Order, can *Abilities) (Method, error) {
 	if o.Keep > 0 {
 		if o.Type == "" || o.TTL < NoTTL {
 			return "", fmt.Errorf("its type and TTL could not be learned, so it could not be given back as it was")

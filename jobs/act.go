@@ -169,6 +169,10 @@ func (k *worker) finding(key *scanner.Key) Finding {
 // judge adds to a finding what became of it.
 func (k *worker) judge(f *Finding, r *deleter.Result) {
 	f.Outcome, f.Method, f.Batches, f.Reason = string(r.Outcome), string(r.Method), r.Batches, r.Reason
+	if !r.Due.IsZero() {
+		due := r.Due.UTC()
+		f.State, f.Due = "kept", &due
+	}
 	if r.Took > 0 {
 		took, slowest := millis(r.Took), millis(r.Slowest)
 		f.TookMillis, f.SlowestMillis = &took, &slowest
@@ -241,7 +245,10 @@ func (o *Outcomes) of(what deleter.Outcome) *int64 {
 func (k *worker) closeInto(s *Summary, t *tally) {
 	part := ShardSummary{
 		ID: k.shard.ID, Addr: k.shard.Addr, DB: k.shard.DB, Role: k.shard.Server.Role,
-		KeysTotal: max(0, k.shard.Keys), KeysScanned: k.scanned,
+		KeysScanned: k.scanned,
+	}
+	if k.shard.Err == nil && k.shard.Keys >= 0 {
+		part.KeysTotal = &k.shard.Keys
 	}
 	if k.shard.Server.Version != "" {
 		part.Server = k.shard.Server.String()

@@ -82,6 +82,13 @@ type Runner struct {
 	Progress *Progress
 }
 
+// NotStarted is the summary of a run that could not begin.
+func NotStarted(q Request, err error) *Summary {
+	s := newSummary(q)
+	s.Finished, s.Error = s.Started, err.Error()
+	return s
+}
+
 // run is the state that the shards of one run share.
 type run struct {
 	*Runner

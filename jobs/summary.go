@@ -46,8 +46,8 @@ type ShardSummary struct {
 	Addr        string `json:"addr"`
 	DB          int    `json:"db"`
 	Role        string `json:"role,omitempty"`
-	Server      string `json:"server,omitempty"` // "redis 7.0.15"
-	KeysTotal   int64  `json:"keys_total"`       // DBSIZE at the start
+	Server      string `json:"server,omitempty"`     // "redis 7.0.15"
+	KeysTotal   *int64 `json:"keys_total,omitempty"` // DBSIZE at the start; nil: unknown
 	KeysScanned int64  `json:"keys_scanned"`
 	Error       string `json:"error,omitempty"`
 }
@@ -71,6 +71,7 @@ type Finding struct {
 	State string     `json:"state,omitempty"` // kept or draining
 	Due   *time.Time `json:"due,omitempty"`   // when it may be removed
 	Job   string     `json:"job,omitempty"`   // that set it aside
+	Nonce string     `json:"nonce,omitempty"` // tells keys of the same name apart
 
 	// Only in runs that act.
 	Outcome       string   `json:"outcome,omitempty"`

@@ -70,11 +70,13 @@ func (t *top) Pop() any {
 	return f
 }
 
+func (f *Finding) id() string { return f.Shard + "\x00" + f.Nonce + "\x00" + f.Name }
+
 func (t *top) add(f Finding) {
 	if t.n == 0 || len(t.items) == t.n && t.rank(&f, &t.items[0]) <= 0 {
 		return
 	}
-	id := f.Shard + "\x00" + f.Name
+	id := f.id()
 	if _, again := t.names[id]; again {
 		return
 	}
@@ -82,7 +84,7 @@ func (t *top) add(f Finding) {
 	heap.Push(t, f)
 	if len(t.items) > t.n {
 		out := heap.Pop(t).(Finding)
-		delete(t.names, out.Shard+"\x00"+out.Name)
+		delete(t.names, out.id())
 	}
 }
 

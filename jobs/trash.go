@@ -45,7 +45,8 @@ func (k *worker) sort(ctx context.Context, own []string) error {
 	var names []string
 	var keys []deleter.Trash
 	for _, name := range own {
-		if t, ours := k.namer.Parse(name); ours && k.Trash.wants(&t, k.clock()) {
+		t, ours := k.namer.Parse(name)
+		if ours && k.Trash.wants(&t, k.clock()) && (k.del == nil || !k.del.Swapped(name)) {
 			names, keys = append(names, name), append(keys, t)
 		}
 	}
@@ -72,7 +73,7 @@ func (k *worker) sort(ctx context.Context, own []string) error {
 func (k *worker) handle(ctx context.Context, name string, t *deleter.Trash, facts *scanner.Key) error {
 	facts.Name, facts.TTL = t.Original, t.TTL
 	f := k.finding(facts)
-	f.State, f.Job = "draining", t.Job
+	f.State, f.Job, f.Nonce = "draining", t.Job, t.Nonce
 	if t.State == deleter.Kept {
 		due := time.UnixMilli(t.Due).UTC()
 		f.State, f.Due = "kept", &due

@@ -133,6 +133,7 @@ func abilitiesOf(s *topology.Shard) deleter.Abilities {
 		StreamUnlink:     !brokenStreams,
 		WatchSeesPersist: v.AtLeast(6, 0, 7),
 		Cluster:          v.Cluster,
+		NoRename:         !s.Can.Rename,
 	}
 }
 

@@ -130,9 +130,11 @@ func take(k *Key, what probe, cmd redis.Cmder) error {
 	case askBytes:
 		k.Bytes = cmd.(*redis.IntCmd).Val()
 	case askTTL:
-		if k.TTL = cmd.(*redis.IntCmd).Val(); k.TTL < NoTTL {
+		ttl := cmd.(*redis.IntCmd).Val()
+		if ttl < NoTTL {
 			return errGone
 		}
+		k.TTL = ttl
 	case askLength:
 		n := cmd.(*redis.IntCmd).Val()
 		switch {

@@ -40,8 +40,6 @@ func newApp(p process) *cli.App {
 		Name:                      "keyjanitor",
 		Usage:                     "find oversized keys in Redis and Valkey and remove them in steps that no other client notices",
 		Version:                   version,
-		HideVersion:               true,
-		HideHelpCommand:           true,
 		DisableSliceFlagSeparator: true,
 		Reader:                    p.stdin,
 		Writer:                    p.stdout,

@@ -71,11 +71,12 @@ func (p process) check(c *cli.Context) error {
 		return err
 	}
 	out := checked{Shards: []checkedShard{}, ACL: map[string]string{}, Jobs: []checkedJob{}, Problems: []string{}}
-	reached := 0
+	reached, failed := 0, 0
 	for _, t := range targets {
 		top, err := topology.Open(c.Context, t, topology.Options{Writes: true, Logger: p.logger()})
 		if err != nil {
 			out.Problems = append(out.Problems, err.Error())
+			failed++
 			continue
 		}
 		out.Problems = append(out.Problems, top.Notes...)
@@ -83,6 +84,8 @@ func (p process) check(c *cli.Context) error {
 			out.add(t.Name, s)
 			if s.Err == nil {
 				reached++
+			} else {
+				failed++
 			}
 		}
 		_ = top.Close() // nothing was written that could be lost
@@ -96,7 +99,7 @@ func (p process) check(c *cli.Context) error {
 	switch {
 	case reached == 0 && len(targets) > 0:
 		return jobs.ErrFailed
-	case slices.ContainsFunc(out.Shards, func(s checkedShard) bool { return s.Error != "" }) || len(out.Shards) < len(targets):
+	case failed > 0:
 		return jobs.ErrPartial
 	}
 	return nil
@@ -221,7 +224,7 @@ func (out *checked) write(w io.Writer, format string) error {
 	for _, j := range out.Jobs {
 		next := make([]string, len(j.Next))
 		for i, at := range j.Next {
-			next[i] = at.Format("Mon 2006-01-02 15:04 MST")
+			next[i] = at.Format("Mon 2006-01-02 15:04:05 MST")
 		}
 		if len(next) == 0 {
 			next = []string{"by hand only"}

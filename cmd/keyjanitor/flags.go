@@ -150,14 +150,16 @@ func (r *reader) percent(flag string) config.Percent {
 // check adds problems of a value built from flags, under the flags' names.
 func (r *reader) check(problems []config.Problem, names map[string]string) {
 	for _, p := range problems {
-		field, index, _ := strings.Cut(p.Path, "[")
+		field, _, _ := strings.Cut(p.Path, "[")
 		if flag := names[field]; flag != "" {
 			p.Path = "--" + flag
-			if index != "" {
-				p.Path += " [" + index
-			}
 		} else {
 			p.Path = ""
+		}
+		for field, flag := range names {
+			if strings.Contains(field, "_") {
+				p.Message = strings.ReplaceAll(p.Message, field, "--"+flag)
+			}
 		}
 		p.Message = strings.ReplaceAll(p.Message, "all_keys", "--all-keys")
 		r.errs = append(r.errs, p)
@@ -178,7 +180,8 @@ func (r *reader) selection() config.Select {
 }
 
 var selectionNames = map[string]string{
-	"match": "match", "prefix": "prefix", "exclude": "exclude", "types": "type", "min_elements": "min-elements",
+	"no_ttl": "no-ttl",
+	"match":  "match", "prefix": "prefix", "exclude": "exclude", "types": "type", "min_elements": "min-elements",
 	"min_bytes": "min-bytes", "ttl_under": "ttl-under", "ttl_over": "ttl-over",
 }
 

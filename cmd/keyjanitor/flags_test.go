@@ -48,7 +48,7 @@ func TestBareNumbers(t *testing.T) {
 func TestAllProblemsAtOnce(t *testing.T) {
 	r := keyjanitor(t, "clean", "--url", "redis://127.0.0.1:1", "--min-bytes", "5", "--type", "hashes", "--match", "*", "--ttl-under", "1",
 		"--max-keys", "-1", "--max-percent", "200%", "--parallel", "0", "--ok-on", "all", "--format", "xml", "--top", "-1", "--method", "quickly")
-	r.exits(2, "--min-bytes: ", "--type [0]: ", "--match [0]: ", "--ttl-under: ", "--max-keys: ", "--max-percent: ",
+	r.exits(2, "--min-bytes: ", "--type: ", "--match: ", "--ttl-under: ", "--max-keys: ", "--max-percent: ",
 		"--ok-on: ", "--format: ", "--top: ", "--method: ")
 	if n := strings.Count(r.stderr, "\n"); n < 10 {
 		t.Errorf("%d lines for ten problems:\n%s", n, r.stderr)

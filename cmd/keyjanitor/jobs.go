@@ -99,6 +99,7 @@ func (p process) runJobs(c *cli.Context) error {
 	}
 	var errs []error
 	summaries := []*jobs.Summary{}
+	whole := false // a file of an earlier run is not replaced by one that says nothing
 	for _, j := range chosen {
 		if c.Context.Err() != nil {
 			errs = append(errs, context.Cause(c.Context))
@@ -114,15 +115,16 @@ func (p process) runJobs(c *cli.Context) error {
 			err = fmt.Errorf("job %q: %w", j.Name, err)
 		}
 		errs = append(errs, p.forgive(err, c.String("ok-on")))
-		if summary == nil {
-			continue
+		if summary == nil { // it did not begin, and is told like the others
+			summary = jobs.NotStarted(q, err)
+		} else {
+			whole = true
 		}
 		if out.stream != nil {
 			errs = append(errs, out.stream.Close(summary))
 		}
 		summaries = append(summaries, summary)
 	}
-	whole := len(summaries) > 0
 	if out.stream == nil {
 		if err := report.WriteRuns(out.w, out.format, summaries); err != nil {
 			errs, whole = append(errs, err), false
@@ -287,16 +289,16 @@ func (p process) fire(ctx context.Context, cfg *config.Config, q jobs.Request) {
 	}
 	summary, err := runner.Run(ctx, q)
 	err = errors.Join(err, done())
-	attrs := []any{"exit", codeOf(err)}
-	if summary != nil {
-		attrs = append(attrs, "keys_scanned", summary.KeysScanned, "keys_matched", summary.KeysMatched,
-			"took", summary.Finished.Sub(summary.Started).Round(time.Millisecond).String())
-		if a := summary.ActSummary; a != nil {
-			attrs = append(attrs, "elements_removed", a.ElementsRemoved, "outcomes", outcomes(a.Outcomes))
-		}
-		if err := remember(cfg.StateDir, summary); err != nil {
-			log.Warn("history not written", "reason", err.Error())
-		}
+	if summary == nil {
+		summary = jobs.NotStarted(q, err)
+	}
+	attrs := []any{"exit", codeOf(err), "keys_scanned", summary.KeysScanned, "keys_matched", summary.KeysMatched,
+		"took", summary.Finished.Sub(summary.Started).Round(time.Millisecond).String()}
+	if a := summary.ActSummary; a != nil {
+		attrs = append(attrs, "elements_removed", a.ElementsRemoved, "outcomes", outcomes(a.Outcomes))
+	}
+	if err := remember(cfg.StateDir, summary); err != nil {
+		log.Warn("history not written", "reason", err.Error())
 	}
 	if err != nil {
 		attrs = append(attrs, "reason", err.Error())

@@ -69,7 +69,7 @@ func TestRunBusy(t *testing.T) {
 	m := server(t, "a:1", "b:1", "keyjanitor:lock:first")
 	conf := configFor(t, m.Addr(), threeJobs)
 	r := keyjanitor(t, "run", "--config", conf, "--all", "--lock-wait", "0s", "--format", "json").exits(5, `"first"`, "lock")
-	if runs := r.runs(); len(runs) != 2 || runs[0].Outcomes["unlinked"] != 1 {
+	if runs := r.runs(); len(runs) != 3 || runs[0].Complete || runs[1].Outcomes["unlinked"] != 1 {
 		t.Errorf("runs %+v", runs)
 	}
 	keyjanitor(t, "run", "--config", conf, "--all", "--lock-wait", "0s", "--ok-on", "busy").exits(0, `"first"`, "--ok-on")
@@ -93,8 +93,8 @@ jobs:
   - {name: down, target: down, select: {prefix: ["a:"]}}
 `, m.Addr()))
 	r := keyjanitor(t, "run", "--config", conf, "--all", "--format", "json").exits(4, `"limited"`, `"down"`, "127.0.0.1:1")
-	if runs := r.runs(); len(runs) != 2 {
-		t.Errorf("%d reports, want those of the two that ran", len(runs))
+	if runs := r.runs(); len(runs) != 3 || runs[2].Complete {
+		t.Errorf("%d reports, want one of each, and the last not complete", len(runs))
 	}
 	keyjanitor(t, "run", "--config", conf, "--all", "--ok-on", "limit").exits(1)
 	ctx, cancel := context.WithCancelCause(t.Context())

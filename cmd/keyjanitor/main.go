@@ -29,6 +29,9 @@ func main() {
 		debug.SetGCPercent(gcPercent)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
+	// Whoever reads our output may go away: a write then fails, and the run
+	// ends after the batch at hand, with its results on record.
+	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go func() {

@@ -69,7 +69,10 @@ func (p process) deleteCommand() *cli.Command {
 			&cli.BoolFlag{Name: "null", Category: selecting, Usage: "the file holds plain names, each ended by a NUL byte"},
 		}, selectionFlags(), actionFlags(), paceFlags(true), outputFlags()),
 		Action: func(c *cli.Context) error {
-			if c.IsSet("key") == c.IsSet("keys-file") {
+			if c.IsSet("key") && c.IsSet("keys-file") {
+				return usagef("--key and --keys-file both say which keys; write one of them")
+			}
+			if !c.IsSet("key") && !c.IsSet("keys-file") {
 				return usagef("which keys? write --key NAME, as often as needed, or --keys-file FILE")
 			}
 			if c.Bool("null") && !c.IsSet("keys-file") {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -64,15 +65,34 @@ func progressLine(g *jobs.Progress) string {
 	return line
 }
 
+// barLine is progressLine in so few words that it fits beside a bar on 80
+// columns, whatever the numbers.
+func barLine(g *jobs.Progress) string {
+	short := func(n int64) string {
+		if n < 100_000 {
+			return humanize.Comma(n)
+		}
+		return strings.ReplaceAll(humanize.SIWithDigits(float64(n), 1, ""), " ", "")
+	}
+	line := fmt.Sprintf("%s/%s keys, %s match", short(g.KeysScanned.Load()), short(g.KeysTotal.Load()), short(g.KeysMatched.Load()))
+	if acted := g.KeysActed.Load(); acted > 0 {
+		line += fmt.Sprintf(", %s done", short(acted))
+	}
+	if n := g.Elements.Load(); n > 0 {
+		line += fmt.Sprintf(", -%s elements", short(n))
+	}
+	return line
+}
+
 func bar(w io.Writer, g *jobs.Progress) (every time.Duration, tell, finish func()) {
 	b := progressbar.NewOptions64(1,
-		progressbar.OptionSetWriter(w), progressbar.OptionSetWidth(24), progressbar.OptionThrottle(0),
+		progressbar.OptionSetWriter(w), progressbar.OptionSetWidth(10), progressbar.OptionThrottle(0),
 		progressbar.OptionSetPredictTime(false), progressbar.OptionClearOnFinish(), progressbar.OptionSetElapsedTime(true),
 		progressbar.OptionSetTheme(progressbar.Theme{Saucer: "=", SaucerHead: ">", SaucerPadding: " ", BarStart: "[", BarEnd: "]"}))
 	tell = func() {
 		total := max(g.KeysTotal.Load(), g.KeysScanned.Load()+1)
 		b.ChangeMax64(total)
-		b.Describe(progressLine(g))
+		b.Describe(barLine(g))
 		_ = b.Set64(g.KeysScanned.Load())
 	}
 	return barEvery, tell, func() { _ = b.Clear() }

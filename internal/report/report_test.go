@@ -57,7 +57,7 @@ func scan(n int) *jobs.Summary {
 		Target: "msg", Mode: "scan", Started: started, Finished: started.Add(12345 * time.Millisecond), Complete: true,
 		Shards: []jobs.ShardSummary{{
 			ID: "127.0.0.1:6379/0", Addr: "127.0.0.1:6379", Role: "master", Server: "redis 7.0.15",
-			KeysTotal: 500_004, KeysScanned: 500_004,
+			KeysTotal: ptr(int64(500_004)), KeysScanned: 500_004,
 		}},
 		KeysScanned: 500_004,
 	}
@@ -97,7 +97,7 @@ func cluster(mode string, n int) *jobs.Summary {
 	for i := range 3 {
 		addr := fmt.Sprintf("redis-%d.redis.production.svc.cluster.local:6379", i)
 		s.Shards = append(s.Shards, jobs.ShardSummary{
-			ID: addr, Addr: addr, Role: "master", Server: "valkey 8.0.1", KeysTotal: 1_000_000, KeysScanned: 1_000_000,
+			ID: addr, Addr: addr, Role: "master", Server: "valkey 8.0.1", KeysTotal: ptr(int64(1_000_000)), KeysScanned: 1_000_000,
 		})
 	}
 	s.Shards[2].KeysScanned = 40_000
@@ -138,7 +138,7 @@ func cluster(mode string, n int) *jobs.Summary {
 func TestGolden(t *testing.T) {
 	many := scan(1)
 	for i := range 40 {
-		many.Shards = append(many.Shards, jobs.ShardSummary{ID: fmt.Sprint("shard", i), Addr: "h", KeysTotal: int64(i * 1000)})
+		many.Shards = append(many.Shards, jobs.ShardSummary{ID: fmt.Sprint("shard", i), Addr: "h", KeysTotal: ptr(int64(i * 1000))})
 	}
 	bare := &jobs.Summary{Target: "msg", Mode: "execute", ActSummary: &jobs.ActSummary{}, Error: "dial 127.0.0.1:7: connection refused"}
 	for _, c := range []struct {

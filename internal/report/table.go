@@ -84,7 +84,9 @@ func shards(w io.Writer, all []jobs.ShardSummary) {
 		totals := make([]int64, len(all))
 		unfinished := 0
 		for i, sh := range all {
-			totals[i] = sh.KeysTotal
+			if sh.KeysTotal != nil {
+				totals[i] = *sh.KeysTotal
+			}
 			if sh.Error != "" {
 				unfinished++
 			}
@@ -108,7 +110,7 @@ func shards(w io.Writer, all []jobs.ShardSummary) {
 		}
 		for i, cell := range []string{
 			host(sh.ID, hostWidth), host(sh.Addr, hostWidth), strconv.Itoa(sh.DB), server,
-			humanize.Comma(sh.KeysTotal), humanize.Comma(sh.KeysScanned),
+			known(sh.KeysTotal, humanize.Comma), humanize.Comma(sh.KeysScanned),
 		} {
 			cols[i].cells = append(cols[i].cells, cell)
 		}
@@ -218,7 +220,7 @@ func outcome(f jobs.Finding) string {
 			m = "act"
 		}
 		return "would " + m
-	case m == "" || strings.HasPrefix(o, m): // unlinked by unlink
+	case m == "" || strings.HasPrefix(o, m) || m == "keep" || m == "restore": // unlinked by unlink
 		return o
 	}
 	return o + " (" + m + ")"
@@ -266,7 +268,8 @@ func acts(w io.Writer, a *jobs.ActSummary) {
 		{o.WouldAct, "would be acted on"},
 		{o.Unlinked, "unlinked"}, {o.Deleted, "deleted"}, {o.Drained, "drained"}, {o.Trashed, "moved to the trash"},
 		{o.Trimmed, "trimmed"}, {o.Expired, "given a TTL"}, {o.Finished, "left by an earlier run and finished"},
-		{o.Gone, "gone meanwhile"}, {o.Changed, "changed meanwhile"}, {o.Protected, "protected"}, {o.Failed, "FAILED"},
+		{o.Restored, "restored"},
+		{o.Gone, "not there"}, {o.Changed, "not as the rule asks"}, {o.Protected, "protected"}, {o.Failed, "FAILED"},
 	} {
 		if p.n > 0 {
 			parts = append(parts, humanize.Comma(p.n)+" "+p.what)
