@@ -195,13 +195,13 @@ func (l *lease) expireIn(ctx context.Context, ttl time.Duration) (ours bool, err
 	return ours, err
 }
 
-// release gives the lock back by letting it expire at once.
+// release gives the lock back: a TTL of 0 takes the key away at once.
 func (l *lease) release() {
 	l.stop()
 	<-l.done
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_, _ = l.expireIn(ctx, time.Millisecond) // it expires by itself otherwise
+	_, _ = l.expireIn(ctx, 0) // it expires by itself otherwise
 	_ = l.rdb.Close()
 }
 
