@@ -65,6 +65,7 @@ type Deleter struct {
 	o     Options
 
 	swapped  map[string]bool // trash names that Restore made
+	restored map[string]bool // names that Restore gave
 	released int64           // bytes unlinked since the server's queue was last seen empty
 }
 
@@ -76,7 +77,7 @@ func New(store Store, gate Gate, o Options) *Deleter {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	return &Deleter{store: store, gate: gate, o: o, swapped: map[string]bool{}}
+	return &Deleter{store: store, gate: gate, o: o, swapped: map[string]bool{}, restored: map[string]bool{}}
 }
 
 // Act carries out orders and calls done once for each whose fate is known.
@@ -349,7 +350,7 @@ func (d *Deleter) empty(ctx context.Context, name string, r Result) (Result, err
 	over := 0 // what the step before took beyond what it had waited for
 	for done := false; !done; {
 		n := min(d.gate.Batch(kind), key.Largest)
-		if err := d.gate.Wait(ctx, 2, n+over, int64(n+over)*key.Each); err != nil {
+		if err := d.gate.Wait(ctx, key.Commands, n+over, int64(n+over)*key.Each); err != nil {
 			return fail(err)
 		}
 		start := time.Now()

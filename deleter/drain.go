@@ -20,9 +20,10 @@ type Drainer interface {
 // Opened is a key of the trash that was opened to be drained.
 type Opened struct {
 	Drainer
-	Type    string
-	Largest int   // elements that one step may take, by their bytes
-	Each    int64 // bytes an element has on average; 0 if unknown
+	Type     string
+	Commands int   // that a step sends
+	Largest  int   // elements that one step may take, by their bytes
+	Each     int64 // bytes an element has on average; 0 if unknown
 }
 
 // Bytes that one step may free (50 µs a MiB were measured: 0.4 ms), and that
@@ -41,7 +42,7 @@ func (s *Redis) Open(ctx context.Context, trash string) (*Opened, error) {
 	if err != nil || typ == "none" {
 		return nil, err
 	}
-	t := &Opened{Type: typ, Largest: 1 << 30}
+	t := &Opened{Type: typ, Commands: 2, Largest: 1 << 30}
 	length := lengths[typ]
 	if length == "" {
 		t.Drainer = &whole{s, trash}
@@ -69,7 +70,7 @@ func (s *Redis) Open(ctx context.Context, trash string) (*Opened, error) {
 	case "list":
 		t.Drainer = &list{s: s, key: trash, length: n}
 	case "zset":
-		t.Drainer = &zset{s: s, key: trash}
+		t.Drainer, t.Commands = &zset{s: s, key: trash}, 4
 	case "hash", "set":
 		m := &members{s: s, key: trash, typ: typ, most: min(t.Largest, replyBytes)}
 		if t.Each == 0 { // the server does not tell: the first page shows

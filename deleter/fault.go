@@ -3,6 +3,7 @@ package deleter
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -33,7 +34,8 @@ func Fatal(err error) bool {
 		"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "NOAUTH", "WRONGPASS", "MISCONF", "NOREPLICAS",
 		"max number of clients",
 	} {
-		if redis.HasErrorPrefix(err, state) {
+		// Before 7.0 the words of a command in a script come wrapped.
+		if redis.HasErrorPrefix(err, state) || strings.Contains(err.Error(), "-"+state+" ") {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,10 @@ func pinned(o Order) Order {
 	e := &o.Evidence
 	if o.TTL == NoTTL {
 		e.NoTTL = true
+		return o
+	}
+	if o.TTL >= int64(math.MaxInt64/time.Millisecond) { // over 292 years
+		e.TTLOver = max(e.TTLOver, math.MaxInt64-365*24*time.Hour)
 		return o
 	}
 	seen := time.Duration(o.TTL) * time.Millisecond
@@ -101,10 +106,15 @@ func (d *Deleter) Purge(ctx context.Context, name string) (Result, error) {
 	return d.empty(ctx, name, r)
 }
 
+// swapKeep is how long at least a value is kept that was swapped out: it was
+// in use a moment ago.
+const swapKeep = 24 * time.Hour
+
 // Restore gives a kept key back: its value, the TTL that it had left, and its
 // name, or another one in the same slot. It never overwrites: with swap what
 // holds the name is set aside in the same transaction, kept as long as the
-// restored key would have been; without, the key stays in the trash.
+// restored key would have been and at least a day; without, the key stays in
+// the trash.
 func (d *Deleter) Restore(ctx context.Context, name, as string, swap bool) (Result, error) {
 	t, ours := d.o.Namer.Parse(name)
 	if !ours {
@@ -120,18 +130,24 @@ func (d *Deleter) Restore(ctx context.Context, name, as string, swap bool) (Resu
 		return fail("it is being removed: a part is gone already")
 	case d.o.Namer.slot(as) != d.o.Namer.slot(t.Original) && d.o.Can.Cluster:
 		return fail("in a cluster a key can only take a name in its own slot; %q is in another", as)
-	case d.o.Protected(as) && as != t.Original:
+	case d.o.Protected(as) && (swap || as != t.Original):
 		return fail("the name %q is protected", as)
+	case d.restored[as]:
+		return fail("another key was just given back under this name; restore this one with --as")
 	}
 	if err := d.gate.Wait(ctx, 1, 0, 0); err != nil {
 		return Result{}, err
+	}
+	due := time.UnixMilli(t.Due)
+	if least := d.o.Clock().Add(swapKeep); due.Before(least) {
+		due = least
 	}
 	start := time.Now()
 	reply := d.o.Keeper.GiveBack(context.WithoutCancel(ctx), name, as, t.TTL, func(ttl int64) string {
 		if !swap {
 			return ""
 		}
-		name := d.o.Namer.kept(d.o.Job, as, time.UnixMilli(t.Due), ttl)
+		name := d.o.Namer.kept(d.o.Job, as, due, ttl)
 		d.swapped[name] = true
 		return name
 	})
@@ -141,6 +157,7 @@ func (d *Deleter) Restore(ctx context.Context, name, as string, swap bool) (Resu
 	switch {
 	case reply.Status == Acted:
 		r.Outcome, r.Batches = Restored, 1
+		d.restored[as] = true
 	case reply.Status == Rehearsed:
 		r = Result{Order: r.Order, Method: r.Method, Outcome: WouldAct}
 	case reply.Status == Unmet:

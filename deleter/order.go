@@ -26,10 +26,13 @@ type Order struct {
 	ID       int // the caller's own; comes back in the result
 	Key      string
 	Type     string // as seen; "" if it was not looked at
+	Encoding string // as seen; "" unknown
 	Elements int64  // as seen, or Unknown
 	Bytes    int64  // as seen, or Unknown
 	TTL      int64  // as seen: milliseconds or NoTTL; needed only where Keep is set
 	Method   Method // Auto, Unlink or Drain
+	// AllowStall is how long freeing a string may stall the server; 0: 30 ms.
+	AllowStall time.Duration
 	// Keep, if above 0, sets the key aside for so long before it is removed.
 	Keep     time.Duration
 	Evidence Evidence

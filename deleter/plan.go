@@ -1,6 +1,9 @@
 package deleter
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // A key this small is removed by one guarded command in the main thread: a
 // thousand elements take a third of a millisecond, a mebibyte 50 µs.
@@ -38,6 +41,43 @@ func plan(o *Order, can *Abilities) (Method, error) {
 	return m, err
 }
 
+// stallPerMiB is what a large string takes to be freed in the main thread,
+// by UNLINK as by DEL: 50 to 120 µs were measured.
+const stallPerMiB = 100 * time.Microsecond
+
+// allowStall is how long that may take unless an order says otherwise.
+const allowStall = 30 * time.Millisecond
+
+func (o *Order) stall() time.Duration { return time.Duration(max(0, o.Bytes)>>20) * stallPerMiB }
+
+func (o *Order) allowed() time.Duration {
+	if o.AllowStall > 0 {
+		return o.AllowStall
+	}
+	return allowStall
+}
+
+// slight reports whether a key whose bytes nobody tells is small all the
+// same: its encoding allows nothing large, or it has hardly any elements.
+func (o *Order) slight() bool {
+	switch o.Encoding {
+	case "ziplist", "listpack", "intset":
+		return true
+	}
+	return o.Elements <= 16
+}
+
+// inline reports whether UNLINK may free a key in the main thread although it
+// is large: the server counts elements (of a list its nodes) and goes to the
+// background only above 64 of them.
+func (o *Order) inline() bool {
+	few := int64(64)
+	if o.Type == "list" { // a node packs up to 8 KiB of small entries
+		few = 64 * 128
+	}
+	return o.Bytes > stepBytes && o.Elements <= few
+}
+
 func choose(o *Order, can *Abilities) (Method, error) {
 	if o.Keep > 0 {
 		if o.Type == "" || o.TTL < NoTTL {
@@ -45,7 +85,7 @@ func choose(o *Order, can *Abilities) (Method, error) {
 		}
 		return Keep, nil
 	}
-	small := o.Elements != Unknown && o.Elements <= smallElements && o.Bytes <= smallBytes
+	small := o.Elements != Unknown && o.Elements <= smallElements && o.Bytes <= smallBytes && (o.Bytes != Unknown || o.slight())
 	if o.Method == Unlink && !can.Unlink {
 		return "", fmt.Errorf("method unlink, but the server has no UNLINK for us; take auto or drain")
 	}
@@ -57,12 +97,14 @@ func choose(o *Order, can *Abilities) (Method, error) {
 		switch {
 		case blind:
 			return Drain, nil
+		case o.Type == "string" && o.stall() > o.allowed():
+			return "", fmt.Errorf("freeing a string of %d MiB would stall the server for about %s; allow it with --allow-stall", o.Bytes>>20, o.stall())
 		case o.Type == "string" || small:
 			if can.Unlink {
 				return Unlink, nil
 			}
 			return Del, nil
-		case o.Method == Unlink || o.Method == Auto && can.Unlink && can.Jemalloc:
+		case o.Method == Unlink || o.Method == Auto && can.Unlink && can.Jemalloc && !o.inline():
 			return Unlink, nil
 		}
 		return Drain, nil

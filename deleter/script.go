@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -12,7 +13,7 @@ import (
 //
 //	KEYS  key, and for "aside" the trash name
 //	ARGV  act, type, min_elements, min_bytes, no_ttl (0|1), ttl_under ms,
-//	      ttl_over ms, MEMORY USAGE (0|1), largest length for "del"
+//	      ttl_over ms, MEMORY USAGE (0|1), largest length and bytes for "del"
 //
 // It returns {status, length}. Nothing in it is more than O(1), but for
 // what DEL takes to free at most 1000 elements. replicate_commands makes
@@ -48,6 +49,9 @@ if act == 'unlink' then
   if redis.call('UNLINK', key) == 0 then return {'gone', 0} end
 elseif act == 'del' then
   if n > tonumber(ARGV[9]) then return {'large', n} end
+  if ARGV[8] == '1' and count[kind] and (redis.call('MEMORY', 'USAGE', key, 'SAMPLES', 0) or 0) > tonumber(ARGV[10]) then
+    return {'large', n}
+  end
   if redis.call('DEL', key) == 0 then return {'gone', 0} end
 elseif act == 'aside' then
   redis.call('PERSIST', KEYS[2])
@@ -67,7 +71,8 @@ func (s *Redis) judge(ctx context.Context, orders []Order, what act, trash []str
 		all[i] = i
 	}
 	// The first attempt names the script by its digest. What the server
-	// answers with NOSCRIPT was not run and is sent again with the text.
+	// answers with NOSCRIPT, or does not allow (EVALSHA, but EVAL it may),
+	// was not run and is sent again with the text.
 	again := s.judgeSome(ctx, orders, all, what, trash, out, true)
 	s.judgeSome(ctx, orders, again, what, trash, out, false)
 	return out
@@ -93,7 +98,7 @@ func (s *Redis) judgeSome(ctx context.Context, orders []Order, which []int, what
 	}
 	_, _ = pipe.Exec(ctx) // each reply is looked at below
 	for j, i := range which {
-		if bySHA && redis.HasErrorPrefix(cmds[j].Err(), "NOSCRIPT") {
+		if err := cmds[j].Err(); bySHA && (redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "'evalsha'")) {
 			unknown = append(unknown, i)
 			continue
 		}
@@ -112,7 +117,7 @@ func (s *Redis) verdictArgs(o *Order, what act) []any {
 	}
 	return []any{
 		string(what), o.Type, e.MinElements, e.MinBytes, flag(e.NoTTL),
-		strconv.FormatInt(millis(e.TTLUnder), 10), strconv.FormatInt(millis(e.TTLOver), 10), flag(s.can.MemoryUsage), smallElements,
+		strconv.FormatInt(millis(e.TTLUnder), 10), strconv.FormatInt(millis(e.TTLOver), 10), flag(s.can.MemoryUsage), smallElements, stepBytes,
 	}
 }
 

@@ -93,8 +93,8 @@ func (k *worker) order(key *scanner.Key) deleter.Order {
 		method = d.Method
 	}
 	return deleter.Order{
-		Key: key.Name, Type: key.Type, Elements: key.Elements, Bytes: key.Bytes,
-		Method: deleter.Method(method), TTL: key.TTL, Keep: k.keepFor(),
+		Key: key.Name, Type: key.Type, Encoding: key.Encoding, Elements: key.Elements, Bytes: key.Bytes,
+		Method: deleter.Method(method), TTL: key.TTL, Keep: k.keepFor(), AllowStall: k.allowStall(),
 		Evidence: deleter.Evidence{
 			MinElements: sel.MinElements, MinBytes: int64(sel.MinBytes), NoTTL: sel.NoTTL,
 			TTLUnder: time.Duration(sel.TTLUnder), TTLOver: time.Duration(sel.TTLOver),
@@ -105,8 +105,8 @@ func (k *worker) order(key *scanner.Key) deleter.Order {
 // reserve takes a key's part of the limits before the act, or says which
 // limit is in the way and whether it is one of the whole run.
 func (k *worker) reserve(key *scanner.Key) (limit string, whole bool) {
-	if p := k.Job.Limits.MaxPercent; p > 0 && k.acted >= percentOf(p, k.shard.Keys) {
-		return fmt.Sprintf("max_percent: %g%% of %d keys on %s", p, k.shard.Keys, k.shard.ID), false
+	if p := k.Job.Limits.MaxPercent; p > 0 && k.acted >= percentOf(p, k.shard.Keys-k.trash) {
+		return fmt.Sprintf("max_percent: %g%% of %d keys on %s", p, k.shard.Keys-k.trash, k.shard.ID), false
 	}
 	if limit = k.allow.reserve(max(0, key.Bytes)); limit == "" {
 		k.acted++

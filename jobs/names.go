@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"regexp"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -53,6 +55,16 @@ func NamesFromJSON(r io.Reader, db int) iter.Seq2[Named, error] {
 	}
 }
 
+// fffd is the escape of the character that stands for what is no character.
+var fffd = regexp.MustCompile(`\\u[fF]{3}[dD]`)
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
 func namesOfLine(line []byte, db int) ([]Named, error) {
 	var in struct {
 		Key        *string         `json:"key"`
@@ -70,6 +82,9 @@ func namesOfLine(line []byte, db int) ([]Named, error) {
 	if in.DB != nil {
 		db = *in.DB
 	}
+	if db < 0 {
+		return nil, fmt.Errorf("db is %d; write the number of a database, 0 or above", db)
+	}
 	switch {
 	case in.Kind == "result", in.Kind == "results":
 		return nil, nil // the intents of an audit name the keys
@@ -82,6 +97,8 @@ func namesOfLine(line []byte, db int) ([]Named, error) {
 		return nil, errors.New(`an object without "key" or "key_base64"`)
 	case !utf8.Valid(line):
 		return nil, errors.New("key is not valid UTF-8, so it is not the name it looks like; write key_base64")
+	case strings.Contains(strings.Join(append(in.Keys, deref(in.Key)), ""), "\uFFFD") && !bytes.Contains(line, []byte("\uFFFD")) && !fffd.Match(line):
+		return nil, errors.New("key has half of a surrogate pair, so it is not the name it looks like; write key_base64")
 	case in.Key != nil:
 		in.Keys = []string{*in.Key}
 	}

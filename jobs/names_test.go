@@ -54,6 +54,9 @@ func TestNamesFromJSON(t *testing.T) {
 		{"database of the wrong kind", `{"key":"a","db":"0"}`, nil, "line 1: "},
 		{"broken base64", `{"key":"a","key_base64":"***"}`, nil, "line 1: key_base64"},
 		{"not UTF-8", "{\"key\":\"a\xff\"}", nil, "line 1: key is not valid UTF-8"},
+		{"half of a pair", `{"key":"\udcff"}`, nil, "line 1: key has half"},
+		{"the character itself", `{"key":"\ufffd"}`, []Named{{"\uFFFD", 7, ""}}, ""},
+		{"database below 0", `{"key":"a","db":-1}`, nil, "line 1: db is -1"},
 		{"two on a line", `{"key":"a"}{"key":"b"}`, nil, "line 1: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {

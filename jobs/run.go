@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/keyjanitor/keyjanitor/deleter"
@@ -109,6 +110,7 @@ type run struct {
 	mu        sync.Mutex // guards what follows
 	summary   *Summary
 	tally     *tally
+	databases map[int]error // by number, of those without keys: why they are none
 	streamErr error
 }
 
@@ -125,7 +127,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 		budget:  throttle.NewBudget(r.Pace.CommandsPerSecond, 0, 0),
 		removal: throttle.NewBudget(0, r.Pace.ElementsPerSecond, int64(r.Pace.BytesPerSecond)),
 		allow:   &allowance{limits: q.Job.Limits},
-		summary: newSummary(q),
+		summary: newSummary(q), databases: map[int]error{},
 		tally:   newTally(q.Top, ranking(q)),
 	}
 	if t := q.Job.Limits.Time; t > 0 {
@@ -284,6 +286,9 @@ func (w *run) homeless(n Named) {
 	defer w.mu.Unlock()
 	f := Finding{Name: n.Name, DB: n.DB, Type: n.Type, Outcome: string(deleter.Gone)}
 	switch {
+	case !w.cluster && w.noDatabase(n.DB) != nil:
+		f.Outcome, f.Reason = string(deleter.Failed), w.noDatabase(n.DB).Error()
+		w.summary.Outcomes.Failed++
 	case !w.cluster:
 		w.summary.Outcomes.Gone++
 	case n.DB != 0:
@@ -295,6 +300,26 @@ func (w *run) homeless(n Named) {
 	}
 	w.tally.add(f)
 	w.emit(f)
+}
+
+// noDatabase is why the server has no such database; nil if it has, and no
+// keys in it. The caller holds mu.
+//
+// Sends, once for each database: SELECT and PING to the first shard's server.
+func (w *run) noDatabase(db int) error {
+	if err, known := w.databases[db]; known {
+		return err
+	}
+	var err error
+	if first := w.all[0]; first.Err == nil {
+		o := *first.Client().Options()
+		o.DB = db
+		rdb := redis.NewClient(&o)
+		err = rdb.Ping(context.Background()).Err()
+		_ = rdb.Close() // nothing was written that could be lost
+	}
+	w.databases[db] = err
+	return err
 }
 
 // emit streams a finding; the caller holds mu. A reader that went away ends

@@ -75,8 +75,10 @@ func (k *worker) handle(ctx context.Context, name string, t *deleter.Trash, fact
 	f := k.finding(facts)
 	f.State, f.Job, f.Nonce = "draining", t.Job, t.Nonce
 	if t.State == deleter.Kept {
-		due := time.UnixMilli(t.Due).UTC()
-		f.State, f.Due = "kept", &due
+		f.State = "kept"
+		if due := time.UnixMilli(t.Due).UTC(); due.Year() <= 9999 { // later is never
+			f.Due = &due
+		}
 	}
 	if k.Trash.Verb == List {
 		k.found(f)
@@ -137,6 +139,15 @@ func orDash(job string) string {
 func (k *worker) keepFor() time.Duration {
 	if d := k.Job.Action.Delete; d != nil {
 		return time.Duration(d.KeepFor)
+	}
+	return 0
+}
+
+// allowStall is how long freeing one string may stall the server; 0: the
+// deleter's default.
+func (k *worker) allowStall() time.Duration {
+	if d := k.Job.Action.Delete; d != nil {
+		return time.Duration(d.AllowStall)
 	}
 	return 0
 }

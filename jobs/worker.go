@@ -34,6 +34,7 @@ type worker struct {
 	tally    *tally
 	scanned  int64
 	acted    int64 // against max_percent
+	trash    int64 // names of ours met so far: no part of what it is a percentage of
 	full     bool  // a limit ended the shard
 	complete bool
 	err      error
@@ -234,6 +235,7 @@ func (k *worker) walk(ctx context.Context) error {
 // page takes in one page of the scan and acts on it.
 func (k *worker) page(ctx context.Context, p scanner.Page) error {
 	k.scanned += int64(p.Seen)
+	k.trash += int64(len(p.Own))
 	k.orphans += int64(p.Orphans)
 	k.moved += int64(p.Moved)
 	k.unmeasured += int64(p.Unmeasured)

@@ -24,9 +24,14 @@ const grace = 8 * time.Second
 // third less of the processor, and a scan of any size stays near 35 MB.
 const gcPercent = 400
 
+// memoryLimit is from where on garbage is collected as often as it takes:
+// names of a megabyte make pages of a hundred.
+const memoryLimit = 96 << 20
+
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+		debug.SetMemoryLimit(memoryLimit)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	// Whoever reads our output may go away: a write then fails, and the run

@@ -110,7 +110,7 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 	r.check(q.Job.Select.Problems(mode != jobs.Scan && keys == nil), selectionNames)
 	if mode != jobs.Scan {
 		q.Job.Limits = r.limits()
-		q.Job.Action.Delete = &config.Delete{Method: config.Method(c.String("method")), KeepFor: r.duration("keep-for")}
+		q.Job.Action.Delete = &config.Delete{Method: config.Method(c.String("method")), KeepFor: r.duration("keep-for"), AllowStall: r.duration("allow-stall")}
 		r.check(q.Job.Action.Problems(), map[string]string{"delete.method": "method", "delete.keep_for": "keep-for"})
 	}
 	pace := r.pace(s.config.Pace)

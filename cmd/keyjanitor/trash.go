@@ -8,7 +8,7 @@ import (
 
 func (p process) trashCommand() *cli.Command {
 	which := []cli.Flag{
-		&cli.StringSliceFlag{Name: "key", Category: selecting, Usage: "keys whose original name is `NAME`; repeatable"},
+		texts("key", selecting, "keys whose original name is `NAME`; repeatable"),
 		&cli.StringFlag{Name: "job", Category: selecting, Usage: "keys that the job `NAME` set aside; - for those of clean and delete"},
 		&cli.BoolFlag{Name: "due", Category: selecting, Usage: "keys whose time to be kept is over"},
 		&cli.BoolFlag{Name: "all", Category: selecting, Usage: "every key of the trash"},

@@ -80,6 +80,9 @@ type Delete struct {
 	Method Method
 	// KeepFor sets keys aside for so long before they are removed; 0: not.
 	KeepFor Duration
+	// AllowStall is how long freeing one large string may stall the server;
+	// 0: 30 ms. By flag only.
+	AllowStall Duration
 }
 
 // Action is what happens to a key that the rule selects. Exactly one field
