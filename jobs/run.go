@@ -128,7 +128,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 		removal: throttle.NewBudget(0, r.Pace.ElementsPerSecond, int64(r.Pace.BytesPerSecond)),
 		allow:   &allowance{limits: q.Job.Limits},
 		summary: newSummary(q), databases: map[int]error{},
-		tally:   newTally(q.Top, ranking(q)),
+		tally: newTally(q.Top, ranking(q)),
 	}
 	if t := q.Job.Limits.Time; t > 0 {
 		timer := time.AfterFunc(time.Duration(t), func() {

@@ -152,16 +152,19 @@ func TestRoute(t *testing.T) {
 
 func TestHomeless(t *testing.T) {
 	w, _ := newRun(&script{}, Execute, config.Limits{})
+	w.databases = map[int]error{5: nil, 99: errors.New("ERR DB index is out of range")}
 	var told []Finding
 	w.Stream = func(f Finding) error { told = append(told, f); return nil }
 	w.homeless(Named{Name: "a", DB: 5})
 	w.cluster = true
 	w.homeless(Named{Name: "a", DB: 5})
 	w.homeless(Named{Name: "a"})
-	if w.summary.Outcomes != (Outcomes{Gone: 1, Failed: 2}) {
+	w.cluster = false
+	w.homeless(Named{Name: "a", DB: 99})
+	if w.summary.Outcomes != (Outcomes{Gone: 1, Failed: 3}) {
 		t.Errorf("outcomes %+v", w.summary.Outcomes)
 	}
-	if len(told) != 3 || told[0].Reason != "" || !strings.Contains(told[1].Reason, "database 5") || !strings.Contains(told[2].Reason, "slot") {
+	if len(told) != 4 || !strings.Contains(told[3].Reason, "out of range") || told[0].Reason != "" || !strings.Contains(told[1].Reason, "database 5") || !strings.Contains(told[2].Reason, "slot") {
 		t.Errorf("told %+v", told)
 	}
 }
