@@ -131,8 +131,8 @@ func (l *lease) take(ctx context.Context) (bool, error) {
 		return ok, err
 	}
 	holder, err := l.rdb.Get(ctx, l.name).Result()
-	if errors.Is(err, redis.Nil) {
-		return false, nil
+	if errors.Is(err, redis.Nil) || redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return false, nil // gone just now, or somebody else's key in our place
 	}
 	return err == nil && holder == l.token, err
 }

@@ -76,7 +76,13 @@ func namesOfLine(line []byte, db int) ([]Named, error) {
 		Kind       string          `json:"kind"`
 		Summary    json.RawMessage `json:"summary"`
 	}
-	if err := json.Unmarshal(line, &in); err != nil {
+	err := json.Unmarshal(line, &in)
+	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
+		return nil, fmt.Errorf("%s is a JSON %s; write what scan writes", wrong.Field, wrong.Value)
+	} else if is {
+		return nil, fmt.Errorf(`a JSON %s and no object; write {"key":"…"}`, wrong.Value)
+	}
+	if err != nil {
 		return nil, fmt.Errorf(`not a JSON object with a key: %w; write {"key":"…"}, or use --null for plain names that end in NUL`, err)
 	}
 	if in.DB != nil {
