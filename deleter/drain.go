@@ -33,10 +33,16 @@ const (
 	replyBytes = 1 << 20
 )
 
+// hugeValue is from how many bytes a field on the names of a hash are asked
+// for by HKEYS, and not with their values by HSCAN.
+const hugeValue = 64 << 10
+
 // Open looks at a key of the trash and returns what drains it; nil if the
 // key is gone.
 //
-// Sends: TYPE, MEMORY USAGE where there, and the length command; O(1) each.
+// Sends: TYPE, the length command and MEMORY USAGE where there; O(1) each, or
+// O(n) for the bytes of at most 1000 elements; HKEYS, O(n), for the names of at
+// most 1000 huge values.
 func (s *Redis) Open(ctx context.Context, trash string) (*Opened, error) {
 	typ, err := s.rdb.Type(ctx, trash).Result()
 	if err != nil || typ == "none" {
@@ -48,18 +54,17 @@ func (s *Redis) Open(ctx context.Context, trash string) (*Opened, error) {
 		t.Drainer = &whole{s, trash}
 		return t, nil
 	}
-	pipe := s.rdb.Pipeline()
-	count := intCmd(ctx, pipe, length, trash)
-	var mem *redis.IntCmd
-	if s.can.MemoryUsage {
-		mem = pipe.MemoryUsage(ctx, trash)
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+	count := redis.NewIntCmd(ctx, length, trash)
+	if err := s.rdb.Process(ctx, count); err != nil {
 		return nil, err
 	}
 	n := count.Val()
-	if mem != nil && n > 0 {
-		t.Each = mem.Val() / n
+	if s.can.MemoryUsage && n > 0 {
+		bytes, err := s.weigh(ctx, trash, n)
+		if err != nil {
+			return nil, err
+		}
+		t.Each = bytes / n
 		limit := int64(stepBytes)
 		if typ == "hash" && !s.can.NoValues || typ == "set" {
 			limit = replyBytes
@@ -76,6 +81,14 @@ func (s *Redis) Open(ctx context.Context, trash string) (*Opened, error) {
 		if t.Each == 0 { // the server does not tell: the first page shows
 			m.most = 1
 		}
+		if typ == "hash" && !s.can.NoValues && n <= smallElements && t.Each > hugeValue {
+			// A bucket may hold several values, however few are asked for.
+			keys, err := s.rdb.HKeys(ctx, trash).Result()
+			if err != nil {
+				return nil, err
+			}
+			m.listed, m.ended = keys, true
+		}
 		t.Drainer = m
 	case "stream":
 		t.Drainer = &stream{s: s, key: trash, length: n}
@@ -83,6 +96,20 @@ func (s *Redis) Open(ctx context.Context, trash string) (*Opened, error) {
 		return nil, keyError("to drain a " + typ + " is not supported by this version")
 	}
 	return t, nil
+}
+
+// weigh estimates the bytes of a key of n elements: by five of them, or, where
+// they are few and so may be huge, by all.
+func (s *Redis) weigh(ctx context.Context, key string, n int64) (int64, error) {
+	var samples []int
+	if n <= smallElements {
+		samples = []int{0}
+	}
+	bytes, err := s.rdb.MemoryUsage(ctx, key, samples...).Result()
+	if errors.Is(err, redis.Nil) {
+		return 0, nil
+	}
+	return bytes, err
 }
 
 // whole removes what has no elements.

@@ -35,7 +35,7 @@ var deleteGrants = []grant{
 	{command: "evalsha"}, {command: "renamenx"}, {command: "persist"}, {command: "pexpire"},
 	{command: "exists"}, {command: "time"}, {command: "get"}, {command: "set"},
 	{command: "ltrim"}, {command: "zremrangebyscore"}, {command: "zremrangebyrank"}, {command: "zrange"}, {command: "zcount"},
-	{command: "hscan"}, {command: "hdel"}, {command: "sscan"}, {command: "srem"},
+	{command: "hscan"}, {command: "hkeys"}, {command: "hdel"}, {command: "sscan"}, {command: "srem"},
 	{command: "xtrim"}, {command: "xinfo|groups"}, {command: "xpending"}, {command: "xack"}, {command: "xgroup|create"},
 }
 
