@@ -101,7 +101,6 @@ const (
 	actUnlink act = "unlink"
 	actDel    act = "del"
 	actAside  act = "aside"
-	actLook   act = "look" // nothing: a rehearsal
 )
 
 func actOf(m Method) act {

@@ -9,6 +9,4 @@ type Progress struct {
 	KeysMatched atomic.Int64
 	KeysActed   atomic.Int64 // removed, or that would be
 	Elements    atomic.Int64 // removed
-	Shards      atomic.Int64
-	ShardsDone  atomic.Int64
 }

@@ -203,7 +203,6 @@ func onElements(q Request) bool {
 
 // shards works on all shards, a few at once, and closes the summary.
 func (w *run) shards(ctx context.Context, shards []*topology.Shard) (*Summary, error) {
-	w.Progress.Shards.Add(int64(len(shards)))
 	workers := make([]*worker, len(shards))
 	for i, s := range shards {
 		workers[i] = newWorker(w, s)

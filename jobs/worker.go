@@ -228,7 +228,6 @@ func (k *worker) walk(ctx context.Context) error {
 		return fmt.Errorf("%d keys could not be looked at: %w", k.refused, k.refusedErr)
 	}
 	k.complete = true
-	k.Progress.ShardsDone.Add(1)
 	return nil
 }
 
