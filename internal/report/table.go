@@ -148,6 +148,7 @@ func findingGrid(w io.Writer, s *jobs.Summary, fs []jobs.Finding) {
 		act      = s.ActSummary != nil
 		slots    bool
 		dbs      bool
+		trash    bool
 	)
 	for _, sh := range s.Shards {
 		addrs[sh.ID] = sh.Addr
@@ -156,6 +157,7 @@ func findingGrid(w io.Writer, s *jobs.Summary, fs []jobs.Finding) {
 	for _, f := range fs {
 		slots = slots || f.Slot != nil
 		dbs = dbs || f.DB != 0
+		trash = trash || f.State != ""
 	}
 	node := func(f jobs.Finding) string {
 		if addr := addrs[f.Shard]; addr != "" {
@@ -182,6 +184,12 @@ func findingGrid(w io.Writer, s *jobs.Summary, fs []jobs.Finding) {
 	add(len(distinct) > 1 || slots, false, false, "NODE", node)
 	add(dbs, true, false, "DB", func(f jobs.Finding) string { return strconv.Itoa(f.DB) })
 	add(slots, true, false, "SLOT", func(f jobs.Finding) string { return known(f.Slot, strconv.Itoa) })
+	add(trash, false, false, "IN THE TRASH", func(f jobs.Finding) string {
+		if f.Due == nil {
+			return text(f.State)
+		}
+		return "until " + f.Due.UTC().Format("2006-01-02 15:04")
+	})
 	add(act, false, false, "OUTCOME", outcome)
 	add(s.Mode == "execute", true, true, "BATCHES", func(f jobs.Finding) string { return humanize.Comma(f.Batches) })
 	add(s.Mode == "execute", true, true, "SLOWEST", func(f jobs.Finding) string { return known(f.SlowestMillis, slowest) })
