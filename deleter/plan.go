@@ -64,7 +64,7 @@ func (o *Order) slight() bool {
 	case "ziplist", "listpack", "intset":
 		return true
 	}
-	return o.Elements <= 16
+	return o.Elements <= 64
 }
 
 // inline reports whether UNLINK may free a key in the main thread although it
