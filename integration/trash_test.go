@@ -162,3 +162,68 @@ func TestStreams(t *testing.T) {
 		mustEqual(t, before, digestOf(t, d), keyID{0, "big"}, keyID{0, "small"}, keyID{0, "bare"})
 	})
 }
+
+// What a slip of the hand in the trash may not cost: another key whose name
+// differs by a blank, the value of a protected name, a value that was in use,
+// or one swap after another.
+func TestTrashSlips(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, b serverBinary) {
+		d := standalone(t, b)
+		m := d.masters[0]
+		o := newOperator(t)
+		set := func(name, value string) { m.do(t, 0, "SET", name, value) }
+		keep := func(long string, names ...string) {
+			cmd := []string{"delete", "--url", d.url(), "--keep-for", long, "--execute"}
+			for _, n := range names {
+				cmd = append(cmd, "--key="+n)
+			}
+			o.run(t, cmd...).exit(0)
+		}
+		verb := func(verb string, more ...string) result {
+			return o.run(t, args("trash", verb, "--execute", "--format", "json", more)...)
+		}
+
+		set("foo", "without")
+		set("foo ", "with a blank")
+		keep("1h", "foo", "foo ")
+		verb("purge", "--url", d.url(), "--key", "foo ").exit(0)
+		verb("restore", "--url", d.url(), "--all").exit(0)
+		if v := m.do(t, 0, "GET", "foo"); v != "without" || d.size(t) != 1 {
+			t.Errorf("foo is %v, %d keys", v, d.size(t))
+		}
+
+		set("session:1", "old")
+		keep("1h", "session:1")
+		set("session:1", "now")
+		conf := o.file(t, "protect.yaml", "targets:\n  t: {addresses: [\""+m.addr+"\"]}\nprotect: [\"session:*\"]\n")
+		verb("restore", "--config", conf, "--key", "session:1", "--swap").exit(3).summary().outcomes(map[string]int64{"failed": 1})
+		if v := m.do(t, 0, "GET", "session:1"); v != "now" {
+			t.Errorf("a protected name was swapped: %v", v)
+		}
+		verb("purge", "--url", d.url(), "--all").exit(0)
+
+		// What is swapped out is not due at once, however late its other was.
+		set("x", "old")
+		keep("1ms", "x")
+		set("x", "in use")
+		verb("restore", "--url", d.url(), "--key", "x", "--swap").exit(0).summary().outcomes(nil)
+		o.run(t, "clean", "--url", d.url(), "--prefix", "nothing:", "--execute").exit(0)
+		verb("restore", "--url", d.url(), "--key", "x", "--as", "y").exit(0)
+		if v := m.do(t, 0, "GET", "y"); v != "in use" {
+			t.Errorf("what was swapped out is %v", v)
+		}
+
+		// Of several of one name one comes back, once.
+		for _, v := range []string{"1", "2", "3"} {
+			set("many", v)
+			keep("1h", "many")
+		}
+		set("many", "now")
+		s := verb("restore", "--url", d.url(), "--key", "many", "--swap").exit(3).summary()
+		s.outcomes(map[string]int64{"failed": 2})
+		if v := m.do(t, 0, "GET", "many"); v == "now" || s.Outcomes["restored"] != 1 {
+			s.from.error("many is %v", v)
+		}
+	})
+}
