@@ -54,6 +54,8 @@ func selectionFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "no-ttl", Category: selecting, Usage: "keys without a TTL"},
 		&cli.StringFlag{Name: "ttl-under", Category: selecting, Usage: "keys that live less than `DURATION`, such as 90s, 15m or 14d"},
 		&cli.StringFlag{Name: "ttl-over", Category: selecting, Usage: "keys that live longer than `DURATION`"},
+		&cli.StringFlag{Name: "idle-over", Category: selecting, Usage: "keys that nobody read or wrote for `DURATION`, on the primary or a replica"},
+		&cli.BoolFlag{Name: "idle-primary-only", Category: selecting, Usage: "judge idle time by the primary alone: reads served by replicas don't count"},
 	}
 }
 
@@ -175,6 +177,7 @@ func (r *reader) selection() config.Select {
 		Match: r.c.StringSlice("match"), Prefix: r.c.StringSlice("prefix"), Exclude: r.c.StringSlice("exclude"),
 		Types: r.c.StringSlice("type"), MinElements: r.c.Int64("min-elements"), MinBytes: r.size("min-bytes"),
 		NoTTL: r.c.Bool("no-ttl"), TTLUnder: r.duration("ttl-under"), TTLOver: r.duration("ttl-over"),
+		IdleOver: r.duration("idle-over"), IdlePrimaryOnly: r.c.Bool("idle-primary-only"),
 		AllKeys: r.c.Bool("all-keys"),
 	}
 	return s
@@ -184,6 +187,7 @@ var selectionNames = map[string]string{
 	"no_ttl": "no-ttl",
 	"match":  "match", "prefix": "prefix", "exclude": "exclude", "types": "type", "min_elements": "min-elements",
 	"min_bytes": "min-bytes", "ttl_under": "ttl-under", "ttl_over": "ttl-over",
+	"idle_over": "idle-over", "idle_primary_only": "idle-primary-only",
 }
 
 func (r *reader) limits() config.Limits {

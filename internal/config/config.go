@@ -62,33 +62,10 @@ type Select struct {
 	NoTTL       bool
 	TTLUnder    Duration // 0: no condition; needs a TTL
 	TTLOver     Duration // 0: no condition; needs a TTL
-	AllKeys     bool     // the consent that acting without a name filter needs
-}
-
-// Method says how keys are removed.
-type Method string
-
-// The methods of a delete.
-const (
-	MethodAuto   Method = "auto"   // UNLINK where the server has it and it is safe, else drain
-	MethodUnlink Method = "unlink" // UNLINK or nothing
-	MethodDrain  Method = "drain"  // set aside and remove in batches
-)
-
-// Delete is the action that removes keys.
-type Delete struct {
-	Method Method
-	// KeepFor sets keys aside for so long before they are removed; 0: not.
-	KeepFor Duration
-	// AllowStall is how long freeing one large string may stall the server;
-	// 0: 30 ms. By flag only.
-	AllowStall Duration
-}
-
-// Action is what happens to a key that the rule selects. Exactly one field
-// is set.
-type Action struct {
-	Delete *Delete
+	IdleOver    Duration // 0: no condition; not read or written to for longer
+	// IdlePrimaryOnly judges idle time without asking the replicas.
+	IdlePrimaryOnly bool
+	AllKeys         bool // the consent that acting without a name filter needs
 }
 
 // Limits end a run before it does more than was meant. Zero means no limit.

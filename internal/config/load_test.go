@@ -23,6 +23,21 @@ func TestReferenceHoldsTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	keep := int64(10000)
+	actions := []Action{
+		{Trim: &Trim{Keep: &keep, KeepEnd: KeepTail}},
+		{Trim: &Trim{OlderThan: Duration(24 * time.Hour), Score: UnixSeconds}},
+		{Trim: &Trim{OlderThan: Duration(7 * 24 * time.Hour)}},
+		{Expire: &Expire{TTL: Duration(30 * 24 * time.Hour)}},
+		{Defuse: &Defuse{Lead: DefaultLead}},
+		{PruneIndex: &PruneIndex{OlderThan: Duration(14 * 24 * time.Hour), Value: UnixSeconds}},
+	}
+	for i, j := range got.Jobs[1:] {
+		if !reflect.DeepEqual(j.Action, actions[i]) {
+			t.Errorf("job %s: action %s, want %s", j.Name, j.Action.Kind(), actions[i].Kind())
+		}
+	}
+	got.Jobs = got.Jobs[:1]
 	want := &Config{
 		Targets: map[string]Target{
 			"msg":     {Name: "msg", Addresses: []string{"127.0.0.1:7000"}, Mode: ModeAuto, AddressMap: map[string]string{}},
@@ -59,10 +74,10 @@ func TestReferenceHasEveryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Parse("x", []byte(`{zzzzzz: 1, pace: {zzzzzz: 1}, targets: {a: {zzzzzz: 1, tls: {zzzzzz: 1}}},
-		jobs: [{zzzzzz: 1, select: {zzzzzz: 1}, action: {zzzzzz: 1, delete: {zzzzzz: 1}}, limits: {zzzzzz: 1}}]}`), noenv)
+		jobs: [{zzzzzz: 1, select: {zzzzzz: 1}, action: {zzzzzz: 1, delete: {zzzzzz: 1}, trim: {zzzzzz: 1}, expire: {zzzzzz: 1}, defuse: {zzzzzz: 1}, prune_index: {zzzzzz: 1}}, limits: {zzzzzz: 1}}]}`), noenv)
 	lists := regexp.MustCompile(`the keys here are (.*)`).FindAllStringSubmatch(err.Error(), -1)
-	if len(lists) != 9 {
-		t.Fatalf("%d lists of keys, want 9:\n%v", len(lists), err)
+	if len(lists) != 13 {
+		t.Fatalf("%d lists of keys, want 13:\n%v", len(lists), err)
 	}
 	for _, list := range lists {
 		for key := range strings.SplitSeq(list[1], ", ") {

@@ -49,7 +49,7 @@ func (d *decoder) job(n *node, path string) Job {
 
 func (d *decoder) selection(n *node, path string, s *Select) {
 	before := len(d.problems)
-	d.mapping(n, path, `select: {match: ["GLOB"]}`, []string{"idle_over"},
+	d.mapping(n, path, `select: {match: ["GLOB"]}`, nil,
 		key{"match", func(n *node, path string) { s.Match = d.globs(n, path) }},
 		key{"prefix", func(n *node, path string) { s.Prefix = d.texts(n, path) }},
 		key{"exclude", func(n *node, path string) { s.Exclude = d.globs(n, path) }},
@@ -59,6 +59,8 @@ func (d *decoder) selection(n *node, path string, s *Select) {
 		key{"no_ttl", func(n *node, path string) { s.NoTTL = d.boolean(n, path) }},
 		key{"ttl_under", func(n *node, path string) { s.TTLUnder = d.duration(n, path) }},
 		key{"ttl_over", func(n *node, path string) { s.TTLOver = d.duration(n, path) }},
+		key{"idle_over", func(n *node, path string) { s.IdleOver = d.duration(n, path) }},
+		key{"idle_primary_only", func(n *node, path string) { s.IdlePrimaryOnly = d.boolean(n, path) }},
 		key{"all_keys", func(n *node, path string) { s.AllKeys = d.boolean(n, path) }},
 	)
 	if len(d.problems) > before { // what the rule lacks may be what is wrong in it
@@ -67,7 +69,7 @@ func (d *decoder) selection(n *node, path string, s *Select) {
 }
 
 func (d *decoder) action(n *node, path string, a *Action) {
-	ok := d.mapping(n, path, "action: {delete: {method: auto}}", []string{"trim", "expire", "defuse", "prune_index"},
+	ok := d.mapping(n, path, "action: {delete: {method: auto}}", nil,
 		key{"delete", func(n *node, path string) {
 			a.Delete = &Delete{Method: MethodAuto}
 			d.mapping(n, path, "delete: {method: auto}", nil,
@@ -77,26 +79,72 @@ func (d *decoder) action(n *node, path string, a *Action) {
 				key{"keep_for", func(n *node, path string) { a.Delete.KeepFor = d.duration(n, path) }},
 			)
 		}},
+		key{"trim", func(n *node, path string) { a.Trim = d.trim(n, path) }},
+		key{"expire", func(n *node, path string) {
+			a.Expire = &Expire{}
+			d.mapping(n, path, "expire: {ttl: 30d}", nil,
+				key{"ttl", func(n *node, path string) { a.Expire.TTL = d.duration(n, path) }},
+				key{"jitter", func(n *node, path string) { a.Expire.Jitter = d.percentOrNone(n, path) }},
+			)
+		}},
+		key{"defuse", func(n *node, path string) {
+			a.Defuse = &Defuse{Lead: DefaultLead}
+			d.mapping(n, path, "defuse: {lead: 2s}", nil,
+				key{"lead", func(n *node, path string) { a.Defuse.Lead = d.duration(n, path) }},
+			)
+		}},
+		key{"prune_index", func(n *node, path string) {
+			a.PruneIndex = &PruneIndex{}
+			d.mapping(n, path, "prune_index: {older_than: 14d, value: unix_seconds}", nil,
+				key{"older_than", func(n *node, path string) { a.PruneIndex.OlderThan = d.duration(n, path) }},
+				key{"value", func(n *node, path string) { a.PruneIndex.Value = d.choice(n, path, nil, UnixSeconds, UnixMillis) }},
+				key{"also", func(n *node, path string) { a.PruneIndex.Also = d.texts(n, path) }},
+			)
+		}},
 	)
-	if ok && a.Delete == nil && !d.partial[path] {
+	switch {
+	case ok && a.Kind() == "" && !d.partial[path]:
 		d.refuse(n, path, "no action; write action: {delete: {method: auto}}, or delete the key")
+	case ok && len(n.fields) > 1 && !d.partial[path]:
+		d.refuse(n, path, "more than one action; write a job of its own for each")
 	}
 	if d.partial[path] {
 		d.spoiled[path] = true
 	}
 }
 
+func (d *decoder) trim(n *node, path string) *Trim {
+	t := &Trim{}
+	before := len(d.problems)
+	d.mapping(n, path, "trim: {keep: 10000, keep_end: tail}", nil,
+		key{"keep", func(n *node, path string) { keep := d.count(n, path); t.Keep = &keep }},
+		key{"keep_end", func(n *node, path string) {
+			t.KeepEnd = d.choice(n, path, nil, KeepHead, KeepTail, KeepHighest, KeepLowest, KeepNewest)
+		}},
+		key{"older_than", func(n *node, path string) { t.OlderThan = d.duration(n, path) }},
+		key{"score", func(n *node, path string) { t.Score = d.choice(n, path, nil, UnixSeconds, UnixMillis) }},
+		key{"force_unacknowledged", func(n *node, path string) { t.ForceUnacknowledged = d.boolean(n, path) }},
+	)
+	if len(d.problems) > before { // what is missing may be what is wrong
+		d.spoiled[path] = true
+	}
+	return t
+}
+
+// percentOrNone reads a percentage, or 0.
+func (d *decoder) percentOrNone(n *node, path string) Percent {
+	if n.kind == isText && (n.text == "0" || n.text == "0%") { // no Percent is 0
+		d.places[path] = n.place
+		return 0
+	}
+	return d.percent(n, path)
+}
+
 func (d *decoder) limits(n *node, path string, l *Limits) {
 	d.mapping(n, path, "limits: {max_keys: 1000}", nil,
 		key{"max_keys", func(n *node, path string) { l.MaxKeys = d.count(n, path) }},
 		key{"max_bytes", func(n *node, path string) { l.MaxBytes = d.size(n, path) }},
-		key{"max_percent", func(n *node, path string) {
-			if n.kind == isText && (n.text == "0" || n.text == "0%") { // no limit; no Percent is 0
-				d.places[path] = n.place
-				return
-			}
-			l.MaxPercent = float64(d.percent(n, path))
-		}},
+		key{"max_percent", func(n *node, path string) { l.MaxPercent = float64(d.percentOrNone(n, path)) }},
 		key{"time", func(n *node, path string) { l.Time = d.duration(n, path) }},
 	)
 }

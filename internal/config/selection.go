@@ -16,7 +16,7 @@ func OnlyAnything(pattern string) bool {
 // AllKeys counts as one: it says that every key is meant.
 func (s Select) Unconditional() bool {
 	return len(s.Match)+len(s.Prefix)+len(s.Exclude)+len(s.Types) == 0 &&
-		s.MinElements == 0 && s.MinBytes == 0 && !s.NoTTL && s.TTLUnder == 0 && s.TTLOver == 0 && !s.AllKeys
+		s.MinElements == 0 && s.MinBytes == 0 && !s.NoTTL && s.TTLUnder == 0 && s.TTLOver == 0 && s.IdleOver == 0 && !s.AllKeys
 }
 
 // Problems checks the rule; paths are names of its fields as a file writes
@@ -59,6 +59,12 @@ func (s Select) Problems(acting bool) []Problem {
 	}
 	if s.MinBytes < 0 {
 		add("min_bytes", "%s is negative; write 0 for no condition", s.MinBytes)
+	}
+	if s.IdleOver < 0 {
+		add("idle_over", "%s is negative; write 0 for no condition", s.IdleOver)
+	}
+	if s.IdlePrimaryOnly && s.IdleOver == 0 {
+		add("idle_primary_only", "says how idle_over is judged; set that too, or delete this")
 	}
 	return append(ps, s.ttlProblems()...)
 }

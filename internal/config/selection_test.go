@@ -84,7 +84,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 	if ps := (Select{MinElements: -1, MinBytes: -1, TTLUnder: -1, TTLOver: -1}).Problems(false); len(ps) != 4 {
 		t.Errorf("%v", ps)
 	}
-	if ps := (Action{Delete: &Delete{}}).Problems(); len(ps) != 1 {
+	if ps := (Action{Delete: &Delete{}}).Problems(Select{}); len(ps) != 1 {
 		t.Errorf("no method: %v", ps)
 	}
 }

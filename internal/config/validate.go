@@ -136,23 +136,11 @@ func (j Job) Problems() []Problem {
 	} else {
 		ps = append(ps, under("select", j.Select.Problems(j.Execute))...)
 	}
-	if j.Execute && j.Action.Delete == nil {
+	if j.Execute && j.Action.Kind() == "" {
 		add("action", "missing, and mode is execute; write action: {delete: {method: auto}}")
 	}
-	ps = append(ps, under("action", j.Action.Problems())...)
+	ps = append(ps, under("action", j.Action.Problems(j.Select))...)
 	return append(ps, under("limits", j.Limits.Problems())...)
-}
-
-// Problems checks how keys are to be removed.
-func (a Action) Problems() []Problem {
-	if a.Delete == nil {
-		return nil
-	}
-	var ps []Problem
-	if !slices.Contains([]Method{MethodAuto, MethodUnlink, MethodDrain}, a.Delete.Method) {
-		ps = append(ps, Problem{Path: "delete.method", Message: fmt.Sprintf("unknown method %s; write auto, unlink or drain", shown(string(a.Delete.Method)))})
-	}
-	return append(ps, negative("delete.keep_for", a.Delete.KeepFor, a.Delete.KeepFor < 0)...)
 }
 
 // Problems checks the limits of a run.
