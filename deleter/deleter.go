@@ -55,6 +55,7 @@ type Options struct {
 	Job       string // written into trash names; "" for a run without a job
 	Protected func(name string) bool
 	Keeper    Keeper
+	Shortener Shortener
 	Clock     func() time.Time // the shard's, by which kept keys are due; nil: ours
 }
 
@@ -94,11 +95,16 @@ func (d *Deleter) Act(ctx context.Context, orders []Order, done func(Result)) er
 		case err != nil:
 			done(Result{Order: o, Outcome: Failed, Reason: err.Error()})
 		default:
+			if method == Expire {
+				o.run = []any{"pexpireat", o.ExpireAt.UnixMilli()}
+			}
 			byMethod[method] = append(byMethod[method], o)
 		}
 	}
-	if err := d.removeAll(ctx, byMethod[Unlink], Unlink, done); err != nil {
-		return err
+	for _, how := range []Method{Unlink, Expire} {
+		if err := d.removeAll(ctx, byMethod[how], how, done); err != nil {
+			return err
+		}
 	}
 	drain := byMethod[Drain]
 	err := d.removeAll(ctx, byMethod[Del], Del, func(r Result) {
@@ -114,6 +120,9 @@ func (d *Deleter) Act(ctx context.Context, orders []Order, done func(Result)) er
 	if err := d.drainAll(ctx, drain, done); err != nil {
 		return err
 	}
+	if err := d.trimAll(ctx, byMethod[Cut], done); err != nil {
+		return err
+	}
 	return d.keepAll(ctx, byMethod[Keep], done)
 }
 
@@ -124,6 +133,10 @@ const most = 64 << 20
 
 // removeAll removes keys in one step each, a pipeline at a time.
 func (d *Deleter) removeAll(ctx context.Context, orders []Order, how Method, done func(Result)) error {
+	kind := "remove"
+	if how == Expire {
+		kind = "expire"
+	}
 	for len(orders) > 0 {
 		n, elements, bytes := d.chunk(orders, how)
 		if err := d.gate.Wait(ctx, n, elements, bytes); err != nil {
@@ -132,7 +145,7 @@ func (d *Deleter) removeAll(ctx context.Context, orders []Order, how Method, don
 		start := time.Now()
 		replies := d.store.Remove(context.WithoutCancel(ctx), orders[:n], how)
 		took := time.Since(start)
-		d.gate.Observe("remove", n, took)
+		d.gate.Observe(kind, n, took)
 		if err := d.report(orders[:n], replies, how, took, done); err != nil {
 			return err
 		}
@@ -151,6 +164,9 @@ func (d *Deleter) removeAll(ctx context.Context, orders []Order, how Method, don
 // pipeline frees in the main thread (what DEL removes, and strings) little
 // more than one small key has, and one step may free.
 func (d *Deleter) chunk(orders []Order, how Method) (n, elements int, bytes int64) {
+	if how == Expire { // nothing is freed
+		return min(len(orders), d.gate.Pipeline(d.gate.Batch("expire"))), 0, 0
+	}
 	limit := d.gate.Pipeline(d.gate.Batch("remove"))
 	var inline int64
 	for n < len(orders) && n < limit && bytes <= most && inline <= stepBytes && (how == Unlink || elements <= smallElements) {
@@ -173,6 +189,10 @@ func (d *Deleter) report(orders []Order, replies []Reply, how Method, took time.
 		r := Result{Order: orders[i], Method: how, Batches: 1, Took: took, Slowest: took}
 		switch reply.Status {
 		case Acted:
+			if how == Expire {
+				r.Outcome = Expired
+				break
+			}
 			r.Outcome = Deleted
 			if how == Unlink {
 				r.Outcome = Unlinked

@@ -18,18 +18,26 @@ type sight struct {
 // What it returns reads the answers, once the pipeline was sent: a refusal
 // about one key says nothing about the others.
 //
-// Sends: for each order TYPE, the length command of the type it had, and PTTL
+// Sends: for each order OBJECT IDLETIME where the evidence is about it, TYPE, the length command of the type it had, and PTTL
 // and MEMORY USAGE or STRLEN where the evidence is about them; O(1) each.
 func (s *Redis) look(ctx context.Context, pipe redis.Pipeliner, orders []Order) func() []sight {
 	type asked struct {
-		typ              *redis.StatusCmd
-		length, ttl, mem *redis.IntCmd
+		typ                    *redis.StatusCmd
+		idle, length, ttl, mem *redis.IntCmd
 	}
 	cmds := make([]asked, len(orders))
 	for i := range orders {
 		o, c := &orders[i], &cmds[i]
-		c.typ = pipe.Type(ctx, o.Key)
-		if length := lengths[o.Type]; length != "" {
+		if o.Evidence.IdleOver > 0 {
+			c.idle = idleCmd(ctx, pipe, o.Key)
+		}
+		c.typ = redis.NewStatusCmd(ctx, "type", o.Key)
+		if o.Evidence.IdleOver > 0 && s.can.TypeTouches {
+			c.typ.SetVal("unknown")
+			continue
+		}
+		_ = pipe.Process(ctx, c.typ)
+		if length := lengths[o.Type]; length != "" && (o.Evidence.IdleOver == 0 || s.can.NoTouch) {
 			c.length = intCmd(ctx, pipe, length, o.Key)
 		}
 		if o.Evidence.onTTL() {
@@ -52,7 +60,8 @@ func (s *Redis) look(ctx context.Context, pipe redis.Pipeliner, orders []Order) 
 			length, err1 := number(c.length)
 			ttl, err2 := number(c.ttl)
 			mem, err3 := number(c.mem)
-			out[i] = sight{facts{Type: typ, Elements: length, TTL: ttl, Bytes: mem}, cmp.Or(err, err1, err2, err3)}
+			idle, err4 := number(c.idle)
+			out[i] = sight{facts{Type: typ, Elements: length, TTL: ttl, Bytes: mem, Idle: idle}, cmp.Or(err, err1, err2, err3, err4)}
 		}
 		return out
 	}
@@ -76,7 +85,7 @@ func verdictOf(o *Order, f sight, what act) Reply {
 	switch {
 	case f.err != nil:
 		return Reply{Err: f.err}
-	case f.Type == "none" || o.Evidence.onTTL() && f.TTL < NoTTL:
+	case f.Type == "none" || o.Evidence.IdleOver > 0 && f.Idle == Unknown || o.Evidence.onTTL() && f.TTL < NoTTL:
 		return Reply{Status: StillGone}
 	case !o.holds(f.facts):
 		return Reply{Status: Unmet, Elements: n}
@@ -84,6 +93,17 @@ func verdictOf(o *Order, f sight, what act) Reply {
 		return Reply{Status: Grown, Elements: n}
 	}
 	return Reply{Status: Acted, Elements: n}
+}
+
+// sender is a client, a connection or a pipeline.
+type sender interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+func idleCmd(ctx context.Context, p sender, key string) *redis.IntCmd {
+	cmd := redis.NewIntCmd(ctx, "object", "idletime", key)
+	_ = p.Process(ctx, cmd)
+	return cmd
 }
 
 func intCmd(ctx context.Context, p redis.Pipeliner, name, key string) *redis.IntCmd {

@@ -1,6 +1,9 @@
 package deleter
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Unknown stands for a number that nobody asked for or that could not be had.
 const Unknown int64 = -1 << 62
@@ -34,8 +37,15 @@ type Order struct {
 	// AllowStall is how long freeing a string may stall the server; 0: 30 ms.
 	AllowStall time.Duration
 	// Keep, if above 0, sets the key aside for so long before it is removed.
-	Keep     time.Duration
+	Keep time.Duration
+	// Trim, if set, shortens the key instead of removing it.
+	Trim *Trim
+	// ExpireAt, if not zero, gives the key a TTL that ends then instead of
+	// removing it.
+	ExpireAt time.Time
 	Evidence Evidence
+
+	run []any // the command that is sent if the evidence holds, less the key
 }
 
 // Evidence is the part of a rule that a key can stop meeting. A zero field is
@@ -46,9 +56,19 @@ type Evidence struct {
 	NoTTL       bool
 	TTLUnder    time.Duration
 	TTLOver     time.Duration
+	Lasting     time.Duration // lives longer, or forever
+	IdleOver    time.Duration // not read or written to for so long, in whole seconds
+	Types       []string      // one of them, where the order does not say the type
 }
 
-func (e *Evidence) onTTL() bool { return e.NoTTL || e.TTLUnder > 0 || e.TTLOver > 0 }
+func (e *Evidence) onTTL() bool {
+	return e.NoTTL || e.TTLUnder > 0 || e.TTLOver > 0 || e.Lasting > 0
+}
+
+// idleSeconds is a threshold as servers count idle time, rounded up.
+func (e *Evidence) idleSeconds() int64 {
+	return int64((e.IdleOver + time.Second - 1) / time.Second)
+}
 
 // facts are what a key is at one moment.
 type facts struct {
@@ -56,13 +76,17 @@ type facts struct {
 	Elements int64  // Unknown for what has none
 	Bytes    int64  // Unknown unless the evidence needs it
 	TTL      int64  // milliseconds, NoTTL, or Unknown unless the evidence needs it
+	Idle     int64  // seconds, or Unknown unless the evidence needs it
 }
 
 // holds reports whether the order still stands on the facts of now. A
 // condition on something unknown does not hold.
 func (o *Order) holds(f facts) bool {
 	e := &o.Evidence
-	if o.Type != "" && f.Type != o.Type {
+	if o.Type != "" && f.Type != o.Type || len(e.Types) > 0 && !slices.Contains(e.Types, f.Type) {
+		return false
+	}
+	if e.IdleOver > 0 && f.Idle < e.idleSeconds() {
 		return false
 	}
 	if e.MinElements > 0 && f.Elements < e.MinElements || e.MinBytes > 0 && f.Bytes < e.MinBytes {
@@ -83,7 +107,8 @@ func (e *Evidence) ttlHolds(ttl int64) bool {
 	}
 	return !e.NoTTL &&
 		(e.TTLUnder == 0 || ttl < millis(e.TTLUnder)) &&
-		(e.TTLOver == 0 || ttl > millis(e.TTLOver))
+		(e.TTLOver == 0 || ttl > millis(e.TTLOver)) &&
+		(e.Lasting == 0 || ttl > millis(e.Lasting))
 }
 
 // millis is a threshold as servers count time, rounded up: a condition never
@@ -100,7 +125,9 @@ const (
 	Unlinked  Outcome = "unlinked"
 	Deleted   Outcome = "deleted"
 	Drained   Outcome = "drained"
-	Trashed   Outcome = "trashed"  // set aside: kept, or a drain was interrupted that a later run ends
+	Trashed   Outcome = "trashed" // set aside: kept, or a drain was interrupted that a later run ends
+	Trimmed   Outcome = "trimmed"
+	Expired   Outcome = "expired"  // has a TTL now
 	Finished  Outcome = "finished" // what an earlier run left was drained to the end
 	Gone      Outcome = "gone"
 	Changed   Outcome = "changed" // no longer meets the evidence

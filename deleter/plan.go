@@ -28,12 +28,24 @@ type Abilities struct {
 	WatchSeesPersist bool
 	// NoRename: RENAMENX or PERSIST is refused, so nothing can be set aside.
 	NoRename bool
+	// NoTouch: what this connection asks leaves idle times as they are (7.2).
+	NoTouch bool
+	// TypeTouches: TYPE and PTTL reset the idle time of a key (before 3.2).
+	TypeTouches bool
+	// LazyExpire: keys that expire are freed in the background.
+	LazyExpire bool
 	// Cluster: the keys of one MULTI or one WATCH must share a slot.
 	Cluster bool
 }
 
 // plan picks the method for a key, or says why there is none.
 func plan(o *Order, can *Abilities) (Method, error) {
+	switch {
+	case o.Trim != nil:
+		return Cut, o.Trim.fits(o, can)
+	case !o.ExpireAt.IsZero():
+		return Expire, o.mayExpire(can)
+	}
 	m, err := choose(o, can)
 	if (m == Drain || m == Keep) && can.NoRename {
 		return "", fmt.Errorf("it has to be set aside, and the server refuses RENAMENX or PERSIST; grant the user +renamenx +persist")
@@ -91,7 +103,12 @@ func choose(o *Order, can *Abilities) (Method, error) {
 	}
 	// Between two round trips PERSIST could make a key with a TTL one without
 	// and no WATCH would tell; a rename can be taken back, a removal cannot.
-	blind := (o.Evidence.TTLUnder > 0 || o.Evidence.TTLOver > 0) && !can.Script && !can.WatchSeesPersist
+	// Nor does a WATCH tell of reads, which end an idle time.
+	blind := (o.Evidence.TTLUnder > 0 || o.Evidence.TTLOver > 0) && !can.Script && !can.WatchSeesPersist ||
+		o.Evidence.IdleOver > 0 && !can.Script
+	if blind && o.Type == "" { // judged, and opened, in the trash
+		return Drain, nil
+	}
 	switch o.Type {
 	case "string", "list", "set", "zset", "hash":
 		switch {

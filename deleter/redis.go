@@ -73,6 +73,9 @@ func (s *Redis) SetAside(ctx context.Context, o Order, trash string) Reply {
 	if s.can.Script {
 		return s.judge(ctx, []Order{o}, actAside, []string{trash})[0]
 	}
+	if o.Evidence.IdleOver > 0 {
+		return s.asideIdle(ctx, o, trash)
+	}
 	return s.watchOne(ctx, o, actAside, trash)
 }
 
@@ -101,11 +104,17 @@ const (
 	actUnlink act = "unlink"
 	actDel    act = "del"
 	actAside  act = "aside"
+	actRun    act = "run" // the command that the order carries
+	actTies   act = "ties"
+	actStream act = "stream"
 )
 
 func actOf(m Method) act {
-	if m == Unlink {
+	switch m {
+	case Unlink:
 		return actUnlink
+	case Expire:
+		return actRun
 	}
 	return actDel
 }
@@ -119,6 +128,7 @@ const (
 	StillGone Status = "gone"
 	Unmet     Status = "changed" // the evidence no longer holds
 	Grown     Status = "large"   // too large by now for DEL
+	Enough    Status = "enough"  // nothing in it may be removed
 	Rehearsed Status = "look"    // would have acted
 )
 
@@ -126,6 +136,7 @@ const (
 type Reply struct {
 	Status   Status
 	Elements int64 // of the key when it was judged; 0 for what has none
+	Left     int64 // of what was shortened: elements right after
 	Err      error // the reply or failure that left the key as it was, or in doubt
 }
 

@@ -1,6 +1,9 @@
 package deleter
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Rehearsal is a Store that judges and does not act: the same orders take the
 // same path up to the act.
@@ -11,8 +14,10 @@ func NewRehearsal(s *Redis) *Rehearsal { return &Rehearsal{s} }
 
 // Remove looks at the keys.
 //
-// Sends: TYPE, length, PTTL and MEMORY USAGE as the evidence needs.
+// Sends: OBJECT IDLETIME, TYPE, length, PTTL and MEMORY USAGE as the evidence
+// needs.
 func (r *Rehearsal) Remove(ctx context.Context, orders []Order, how Method) []Reply {
+	orders = r.untouched(orders)
 	out := make([]Reply, len(orders))
 	pipe := r.s.rdb.Pipeline()
 	seen := r.s.look(ctx, pipe, orders)
@@ -23,6 +28,25 @@ func (r *Rehearsal) Remove(ctx context.Context, orders []Order, how Method) []Re
 		}
 	}
 	return out
+}
+
+// untouched leaves out of the evidence of idle keys what could only be looked
+// at by touching them; the act judges it.
+func (r *Rehearsal) untouched(orders []Order) []Order {
+	if r.s.can.NoTouch {
+		return orders
+	}
+	orders = slices.Clone(orders)
+	for i := range orders {
+		e := &orders[i].Evidence
+		if e.IdleOver > 0 {
+			e.MinElements = 0
+			if r.s.can.TypeTouches {
+				e.Types, e.NoTTL, e.TTLUnder, e.TTLOver, orders[i].Type = nil, false, 0, 0, ""
+			}
+		}
+	}
+	return orders
 }
 
 // SetAside looks at the key.

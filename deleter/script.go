@@ -13,20 +13,31 @@ import (
 //
 //	KEYS  key, and for "aside" the trash name
 //	ARGV  act, type, min_elements, min_bytes, no_ttl (0|1), ttl_under ms,
-//	      ttl_over ms, MEMORY USAGE (0|1), largest length and bytes for "del"
+//	      ttl_over ms, MEMORY USAGE (0|1), largest length and bytes for "del",
+//	      lasting ms, idle_over s, types with commas, and what the act needs:
+//	      "run" the command to send, less the key; "ties" and "stream" what
+//	      their functions say
 //
-// It returns {status, length}. Nothing in it is more than O(1), but for
-// what DEL takes to free at most 1000 elements. replicate_commands makes
+// It returns {status, length} and, of what shortens, the length after. Idle
+// time is asked for first: what follows may reset it. Nothing in it is more
+// than O(1), but for what DEL takes to free at most 1000 elements, and what a
+// step that shortens was told to remove. replicate_commands makes
 // 3.2 and 4.0 replicate what was done instead of the script, which would
 // decide anew on a replica; from 5.0 on that is how it is. The first PERSIST
 // does nothing to a name that is free: where the user may not send it, the
 // script ends there and not, with an error, after the rename.
-const verdict = `
+const verdict = shorten + `
 if redis.replicate_commands then redis.replicate_commands() end
 local key, act = KEYS[1], ARGV[1]
+if ARGV[12] ~= '0' then
+  local idle = redis.call('OBJECT', 'IDLETIME', key)
+  if not idle then return {'gone', 0} end
+  if idle < tonumber(ARGV[12]) then return {'changed', 0} end
+end
 local kind = redis.call('TYPE', key)['ok']
 if kind == 'none' then return {'gone', 0} end
 if ARGV[2] ~= '' and kind ~= ARGV[2] then return {'changed', 0} end
+if ARGV[13] ~= '' and not string.find(',' .. ARGV[13] .. ',', ',' .. kind .. ',', 1, true) then return {'changed', 0} end
 local count = {list='LLEN', hash='HLEN', set='SCARD', zset='ZCARD', stream='XLEN'}
 local n = 0
 if count[kind] then n = redis.call(count[kind], key) end
@@ -37,13 +48,14 @@ if tonumber(ARGV[4]) > 0 then
   elseif kind == 'string' then bytes = redis.call('STRLEN', key) end
   if bytes < tonumber(ARGV[4]) then return {'changed', n} end
 end
-if ARGV[5] == '1' or ARGV[6] ~= '0' or ARGV[7] ~= '0' then
+if ARGV[5] == '1' or ARGV[6] ~= '0' or ARGV[7] ~= '0' or ARGV[11] ~= '0' then
   local ttl = redis.call('PTTL', key)
   if ttl < -1 then return {'gone', 0} end
   if ttl == -1 then
     if ARGV[6] ~= '0' or ARGV[7] ~= '0' then return {'changed', n} end
   elseif ARGV[5] == '1' or (ARGV[6] ~= '0' and ttl >= tonumber(ARGV[6]))
-      or (ARGV[7] ~= '0' and ttl <= tonumber(ARGV[7])) then return {'changed', n} end
+      or (ARGV[7] ~= '0' and ttl <= tonumber(ARGV[7]))
+      or (ARGV[11] ~= '0' and ttl <= tonumber(ARGV[11])) then return {'changed', n} end
 end
 if act == 'unlink' then
   if redis.call('UNLINK', key) == 0 then return {'gone', 0} end
@@ -57,6 +69,19 @@ elseif act == 'aside' then
   redis.call('PERSIST', KEYS[2])
   if redis.call('RENAMENX', key, KEYS[2]) == 0 then return {'taken', n} end
   redis.call('PERSIST', KEYS[2])
+elseif act == 'run' then
+  redis.call(ARGV[14], key, unpack(ARGV, 15))
+elseif act == 'ties' then
+  local old = redis.call('ZCOUNT', key, '-inf', ARGV[15])
+  if old == 0 then return {'enough', n, n} end
+  redis.call('ZREMRANGEBYRANK', key, 0, math.min(tonumber(ARGV[14]), old) - 1)
+elseif act == 'stream' then
+  if not shorten(key, n, tonumber(ARGV[14]), tonumber(ARGV[15]), ARGV[16], ARGV[17] == '1') then
+    return {'enough', n, n}
+  end
+end
+if count[kind] and (act == 'run' or act == 'ties' or act == 'stream') then
+  return {'acted', n, redis.call(count[kind], key)}
 end
 return {'acted', n}
 `
@@ -115,10 +140,12 @@ func (s *Redis) verdictArgs(o *Order, what act) []any {
 		}
 		return "0"
 	}
-	return []any{
+	args := []any{
 		string(what), o.Type, e.MinElements, e.MinBytes, flag(e.NoTTL),
 		strconv.FormatInt(millis(e.TTLUnder), 10), strconv.FormatInt(millis(e.TTLOver), 10), flag(s.can.MemoryUsage), smallElements, stepBytes,
+		strconv.FormatInt(millis(e.Lasting), 10), e.idleSeconds(), strings.Join(e.Types, ","),
 	}
+	return append(args, o.run...)
 }
 
 func verdictReply(cmd *redis.Cmd) Reply {
@@ -126,13 +153,17 @@ func verdictReply(cmd *redis.Cmd) Reply {
 	if err != nil {
 		return Reply{Err: err}
 	}
-	if len(parts) != 2 {
+	if len(parts) != 2 && len(parts) != 3 {
 		return Reply{Err: fmt.Errorf("unexpected reply of the script: %v", parts)}
 	}
 	status, _ := parts[0].(string)
 	n, _ := parts[1].(int64)
-	switch r := (Reply{Status: Status(status), Elements: n}); r.Status {
-	case Acted, StillGone, Unmet, Grown:
+	r := Reply{Status: Status(status), Elements: n}
+	if len(parts) == 3 {
+		r.Left, _ = parts[2].(int64)
+	}
+	switch r.Status {
+	case Acted, StillGone, Unmet, Grown, Enough:
 		return r
 	case "taken":
 		return Reply{Err: errTaken}

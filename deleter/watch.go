@@ -35,6 +35,10 @@ func (s *Redis) watch(ctx context.Context, orders []Order, what act, trash []str
 	pipe := conn.Pipeline()
 	watched := pipe.Do(ctx, watchArgs(orders)...)
 	seen := s.look(ctx, pipe, orders)
+	var old *redis.IntCmd
+	if what == actTies {
+		old = pipe.ZCount(ctx, orders[0].Key, "-inf", orders[0].run[1].(string))
+	}
 	multi := pipe.Do(ctx, "multi")
 	_, _ = pipe.Exec(ctx) // each reply is looked at below
 	switch {
@@ -52,11 +56,22 @@ func (s *Redis) watch(ctx context.Context, orders []Order, what act, trash []str
 		if out[i] = verdictOf(o, facts, what); out[i].Status != Acted {
 			continue
 		}
-		if what == actAside {
+		switch {
+		case what == actAside:
 			queued[i] = []*redis.Cmd{
 				pipe.Do(ctx, "pttl", o.Key), pipe.Do(ctx, "renamenx", o.Key, trash[i]), pipe.Do(ctx, "persist", trash[i]),
 			}
-		} else {
+		case what == actTies && old.Val() == 0:
+			out[i].Status = Enough
+		case what == actTies:
+			most := min(int64(o.run[0].(int)), old.Val())
+			queued[i] = []*redis.Cmd{pipe.Do(ctx, "zremrangebyrank", o.Key, 0, most-1), pipe.Do(ctx, lengths[o.Type], o.Key)}
+		case what == actRun:
+			queued[i] = []*redis.Cmd{pipe.Do(ctx, append([]any{o.run[0], o.Key}, o.run[1:]...)...)}
+			if length := lengths[o.Type]; length != "" {
+				queued[i] = append(queued[i], pipe.Do(ctx, length, o.Key))
+			}
+		default:
 			queued[i] = []*redis.Cmd{pipe.Do(ctx, string(what), o.Key)}
 		}
 	}
@@ -154,6 +169,10 @@ func settled(r Reply, results []any, what act) Reply {
 	switch {
 	case what == actAside && results[1] == int64(0):
 		return Reply{Err: errTaken}
+	case what == actRun, what == actTies:
+		if len(results) > 1 {
+			r.Left, _ = results[1].(int64)
+		}
 	case what != actAside && results[0] == int64(0):
 		return Reply{Status: StillGone}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/keyjanitor/keyjanitor/deleter"
 	"github.com/keyjanitor/keyjanitor/internal/config"
@@ -87,19 +86,40 @@ func took(o deleter.Outcome) bool {
 }
 
 func (k *worker) order(key *scanner.Key) deleter.Order {
-	sel := k.Job.Select
 	method := config.MethodAuto
 	if d := k.Job.Action.Delete; d != nil && d.Method != "" {
 		method = d.Method
 	}
-	return deleter.Order{
+	o := deleter.Order{
 		Key: key.Name, Type: key.Type, Encoding: key.Encoding, Elements: key.Elements, Bytes: key.Bytes,
 		Method: deleter.Method(method), TTL: key.TTL, Keep: k.keepFor(), AllowStall: k.allowStall(),
 		Evidence: deleter.Evidence{
-			MinElements: sel.MinElements, MinBytes: int64(sel.MinBytes), NoTTL: sel.NoTTL,
-			TTLUnder: time.Duration(sel.TTLUnder), TTLOver: time.Duration(sel.TTLOver),
+			MinElements: k.rule.MinElements, MinBytes: k.rule.MinBytes, NoTTL: k.rule.NoTTL,
+			TTLUnder: k.rule.TTLUnder, TTLOver: k.rule.TTLOver, Lasting: k.rule.Lasting, IdleOver: k.rule.IdleOver,
 		},
 	}
+	if o.Type == "" {
+		o.Evidence.Types = k.rule.Types
+	}
+	switch a := k.Job.Action; {
+	case a.Trim != nil:
+		o.Trim = trimOf(a.Trim, k.Job.Select.Types, k.clock())
+	case a.Expire != nil:
+		o.ExpireAt = k.clock().Add(ttlOf(a.Expire, key.Name))
+	}
+	return o
+}
+
+// cost is the bytes that acting on a key may release, as far as is known.
+func (k *worker) cost(key *scanner.Key) int64 {
+	bytes := max(0, key.Bytes)
+	switch a := k.Job.Action; {
+	case a.Expire != nil:
+		return 0
+	case a.Trim != nil && a.Trim.Keep != nil && key.Elements > *a.Trim.Keep:
+		return int64(float64(bytes) * float64(key.Elements-*a.Trim.Keep) / float64(key.Elements))
+	}
+	return bytes
 }
 
 // reserve takes a key's part of the limits before the act, or says which
@@ -108,7 +128,7 @@ func (k *worker) reserve(key *scanner.Key) (limit string, whole bool) {
 	if p := k.Job.Limits.MaxPercent; p > 0 && k.acted >= percentOf(p, k.shard.Keys-k.trash) {
 		return fmt.Sprintf("max_percent: %g%% of %d keys on %s", p, k.shard.Keys-k.trash, k.shard.ID), false
 	}
-	if limit = k.allow.reserve(max(0, key.Bytes)); limit == "" {
+	if limit = k.allow.reserve(k.cost(key)); limit == "" {
 		k.acted++
 	}
 	return limit, true
@@ -146,7 +166,7 @@ func (k *worker) powerless() error {
 }
 
 func (k *worker) release(key *scanner.Key) {
-	k.allow.release(max(0, key.Bytes))
+	k.allow.release(k.cost(key))
 	k.acted--
 }
 
@@ -155,6 +175,7 @@ func (k *worker) finding(key *scanner.Key) Finding {
 	f := Finding{
 		Name: key.Name, Shard: k.shard.ID, Addr: k.shard.Addr, DB: k.shard.DB, Type: key.Type, Encoding: key.Encoding,
 		Bytes: optional(key.Bytes), Elements: optional(key.Elements), TTLMillis: optional(key.TTL),
+		IdleSeconds: optional(key.Idle),
 	}
 	if f.Type == scanner.None {
 		f.Type = ""
@@ -223,6 +244,10 @@ func (o *Outcomes) of(what deleter.Outcome) *int64 {
 		return &o.Drained
 	case deleter.Trashed:
 		return &o.Trashed
+	case deleter.Trimmed:
+		return &o.Trimmed
+	case deleter.Expired:
+		return &o.Expired
 	case deleter.Finished:
 		return &o.Finished
 	case deleter.Gone:

@@ -33,8 +33,9 @@ type Entry struct {
 	Type      string    `json:"type,omitempty"`
 	Elements  *int64    `json:"elements,omitempty"`
 	Bytes     *int64    `json:"bytes,omitempty"`
-	Evidence  *Evidence `json:"rule,omitempty"`  // of an intent
-	Count     *int64    `json:"count,omitempty"` // of results: keys with this fate
+	Action    string    `json:"action,omitempty"` // of an intent: what is to be done, if not to delete
+	Evidence  *Evidence `json:"rule,omitempty"`   // of an intent
+	Count     *int64    `json:"count,omitempty"`  // of results: keys with this fate
 	*Fate               // of a result
 }
 
@@ -45,6 +46,8 @@ type Evidence struct {
 	NoTTL       bool   `json:"no_ttl,omitempty"`
 	TTLUnder    string `json:"ttl_under,omitempty"`
 	TTLOver     string `json:"ttl_over,omitempty"`
+	Lasting     string `json:"ttl_over_or_none,omitempty"`
+	IdleOver    string `json:"idle_over,omitempty"`
 }
 
 // Fate is what became of a key.
@@ -83,7 +86,8 @@ func (k *worker) intent(o *deleter.Order) Entry {
 		return d.String()
 	}
 	v := &o.Evidence
-	e.Evidence = &Evidence{v.MinElements, v.MinBytes, v.NoTTL, text(v.TTLUnder), text(v.TTLOver)}
+	e.Evidence = &Evidence{v.MinElements, v.MinBytes, v.NoTTL, text(v.TTLUnder), text(v.TTLOver), text(v.Lasting), text(v.IdleOver)}
+	e.Action = k.actionText()
 	return e
 }
 
@@ -142,7 +146,7 @@ func (k *worker) results(all []deleter.Result) []Entry {
 	for i := range all {
 		r := &all[i]
 		e := k.result(r)
-		if !small(&r.Order) || r.Outcome != deleter.Unlinked && r.Outcome != deleter.Deleted {
+		if !small(&r.Order) || r.Outcome != deleter.Unlinked && r.Outcome != deleter.Deleted && r.Outcome != deleter.Expired {
 			lines = append(lines, e)
 			continue
 		}

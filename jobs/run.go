@@ -121,6 +121,8 @@ type run struct {
 func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	var note string
+	q.Job.Action, note = settle(q.Job.Action)
 	w := &run{
 		Runner: r, Request: q, id: runID(), cancel: cancel,
 		namer:   deleter.NewNamer(topology.Slot),
@@ -136,6 +138,9 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 			cancel(ErrLimit)
 		})
 		defer timer.Stop()
+	}
+	if note != "" {
+		w.summary.Notes = append(w.summary.Notes, note)
 	}
 	if q.Mode == Execute {
 		var err error
@@ -213,6 +218,11 @@ func (w *run) shards(ctx context.Context, shards []*topology.Shard) (*Summary, e
 	} else {
 		w.parallel(ctx, workers, (*worker).walk)
 	}
+	defer func() {
+		for _, k := range workers {
+			k.close()
+		}
+	}()
 	return w.close(ctx, workers)
 }
 

@@ -155,24 +155,25 @@ func (k *worker) allowStall() time.Duration {
 // clockSkew is how far a shard's clock may be from ours.
 const clockSkew = time.Minute
 
-// prepareKeeping learns the shard's time, by which keys become due, and
-// refuses a shard on which what is kept would not be safe.
+// prepareClock learns the shard's time, by which keys become due and entries
+// old, and refuses a shard on which what is kept would not be safe.
 //
 // Sends: TIME (2.6), O(1).
-func (k *worker) prepareKeeping(ctx context.Context) error {
+func (k *worker) prepareClock(ctx context.Context) error {
 	now, err := k.shard.Client().Time(ctx).Result()
 	if err != nil {
-		if k.keepFor() == 0 && k.Trash == nil {
+		if needsClock(k.Job.Action) == "" && k.Trash == nil {
 			return nil // nothing is due here
 		}
 		return fmt.Errorf("ask the server for its time: %w", err)
 	}
 	k.ahead = time.Until(now)
+	what := needsClock(k.Job.Action)
+	if what != "" && k.ahead.Abs() > clockSkew {
+		return fmt.Errorf("the server's clock is %s from ours; set them right before %s", k.ahead.Round(time.Second), what)
+	}
 	if k.keepFor() == 0 {
 		return nil
-	}
-	if k.ahead.Abs() > clockSkew {
-		return fmt.Errorf("the server's clock is %s from ours; set them right before keys are kept for a time", k.ahead.Round(time.Second))
 	}
 	if policy := k.shard.Server.Policy; len(policy) > 8 && policy[:8] == "allkeys-" {
 		return fmt.Errorf("keys can't be kept here: under maxmemory-policy %s the server may evict them from the trash; delete without keeping them", policy)

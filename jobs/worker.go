@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/keyjanitor/keyjanitor/deleter"
-	"github.com/keyjanitor/keyjanitor/internal/config"
 	"github.com/keyjanitor/keyjanitor/internal/topology"
 	"github.com/keyjanitor/keyjanitor/scanner"
 	"github.com/keyjanitor/keyjanitor/throttle"
@@ -29,7 +28,9 @@ type worker struct {
 	checked time.Time // when the shard was last known to be what it was
 	pinged  time.Time
 
-	ahead time.Duration // the shard's clock, less ours
+	ahead    time.Duration // the shard's clock, less ours
+	rule     scanner.Rule
+	replicas []*topology.Replica // that are asked for idle times
 
 	tally    *tally
 	scanned  int64
@@ -96,8 +97,13 @@ func (k *worker) prepare(ctx context.Context) error {
 	})
 	k.gates = []*throttle.Gate{looking, acting}
 	can := k.shard.Can
+	k.rule = ruleOf(k.Job.Select, k.Job.Action)
+	if err := k.prepareIdle(ctx); err != nil {
+		return err
+	}
 	o := scanner.Options{
-		Rule: ruleOf(k.Job.Select), Can: scanner.Abilities{MemoryUsage: can.MemoryUsage, Encoding: can.Encoding}, Own: k.own,
+		Rule: k.rule, Own: k.own,
+		Can: scanner.Abilities{MemoryUsage: can.MemoryUsage, Encoding: can.Encoding, NoTouch: can.NoTouch, TypeTouches: k.typeTouches()},
 	}
 	if k.shard.Server.Cluster {
 		o.Orphan = func(name string) bool { return !k.shard.Owns(topology.Slot(name)) }
@@ -106,21 +112,30 @@ func (k *worker) prepare(ctx context.Context) error {
 	if err := k.check(ctx); err != nil || k.Mode == Scan {
 		return err
 	}
-	k.newDeleter(acting)
-	return k.prepareKeeping(ctx)
+	k.newDeleter(ctx, acting)
+	return k.prepareClock(ctx)
 }
 
-func (k *worker) newDeleter(gate *throttle.Gate) {
+// close ends what the worker opened.
+func (k *worker) close() {
+	for _, r := range k.replicas {
+		r.Close()
+	}
+}
+
+func (k *worker) newDeleter(ctx context.Context, gate *throttle.Gate) {
 	can := abilitiesOf(k.shard)
+	can.TypeTouches = k.typeTouches()
+	can.LazyExpire = k.Job.Action.Expire != nil && k.shard.LazyExpire(ctx)
 	redis := deleter.NewRedis(k.shard.Client(), can)
 	o := deleter.Options{Can: can, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}, Clock: k.clock}
 	if k.Mode == Execute {
-		o.Journal, o.Keeper = shardJournal{k.journal, k.shard.DB}, redis
+		o.Journal, o.Keeper, o.Shortener = shardJournal{k.journal, k.shard.DB}, redis, redis
 		k.del = deleter.New(redis, leased{gate, k.lease, &k.Progress.Elements}, o)
 		return
 	}
 	rehearsal := deleter.NewRehearsal(redis)
-	o.Keeper = rehearsal
+	o.Keeper, o.Shortener = rehearsal, rehearsal
 	k.del = deleter.New(rehearsal, gate, o)
 }
 
@@ -135,14 +150,7 @@ func abilitiesOf(s *topology.Shard) deleter.Abilities {
 		WatchSeesPersist: v.AtLeast(6, 0, 7),
 		Cluster:          v.Cluster,
 		NoRename:         !s.Can.Rename,
-	}
-}
-
-func ruleOf(s config.Select) scanner.Rule {
-	return scanner.Rule{
-		Match: s.Match, Prefix: s.Prefix, Exclude: s.Exclude, Types: s.Types,
-		MinElements: s.MinElements, MinBytes: int64(s.MinBytes),
-		NoTTL: s.NoTTL, TTLUnder: time.Duration(s.TTLUnder), TTLOver: time.Duration(s.TTLOver),
+		NoTouch:          s.Can.NoTouch,
 	}
 }
 
@@ -254,14 +262,18 @@ func (k *worker) page(ctx context.Context, p scanner.Page) error {
 			return err
 		}
 	}
-	k.Progress.KeysMatched.Add(int64(len(p.Keys)))
+	keys, err := k.idleEverywhere(ctx, p.Keys)
+	if err != nil {
+		return err
+	}
+	k.Progress.KeysMatched.Add(int64(len(keys)))
 	if k.Mode == Scan {
-		for i := range p.Keys {
-			k.found(k.finding(&p.Keys[i]))
+		for i := range keys {
+			k.found(k.finding(&keys[i]))
 		}
 		return ctx.Err()
 	}
-	return k.act(ctx, p.Keys)
+	return k.act(ctx, keys)
 }
 
 // finishLeft finishes what the journals of earlier runs name.
@@ -324,7 +336,6 @@ func (k *worker) named(ctx context.Context, names []Named) error {
 	if err != nil {
 		return err
 	}
-	rule := ruleOf(k.Job.Select)
 	selected := make([]scanner.Key, 0, len(keys))
 	for i := range keys {
 		key := &keys[i]
@@ -336,13 +347,17 @@ func (k *worker) named(ctx context.Context, names []Named) error {
 			r.Outcome = deleter.Protected
 		case key.Type != "" && names[i].Type != "" && key.Type != names[i].Type:
 			r.Reason = fmt.Sprintf("it was a %s and is a %s", names[i].Type, key.Type)
-		case key.Type != "" && !rule.Selects(key):
+		case key.Type != "" && !k.rule.Selects(key):
 			r.Reason = "it does not meet the rule"
 		default:
 			selected = append(selected, *key)
 			continue
 		}
 		k.outcome(&r, key)
+	}
+	selected, err = k.idleEverywhere(ctx, selected)
+	if err != nil {
+		return err
 	}
 	k.scanned += int64(len(names))
 	k.Progress.KeysScanned.Add(int64(len(names)))

@@ -12,6 +12,8 @@ import (
 type Abilities struct {
 	MemoryUsage bool // since 4.0
 	Encoding    bool // OBJECT ENCODING
+	NoTouch     bool // what this connection asks leaves idle times as they are (7.2)
+	TypeTouches bool // TYPE and PTTL reset a key's idle time (before 3.2)
 }
 
 // probe is one question about a key.
@@ -22,6 +24,7 @@ const (
 	askBytes                 // MEMORY USAGE: O(samples) with the server's default of 5; since 4.0
 	askTTL                   // PTTL: O(1)
 	askEncoding              // OBJECT ENCODING: O(1)
+	askIdle                  // OBJECT IDLETIME: O(1); not under an LFU policy
 	askLength                // LLEN, HLEN, SCARD, ZCARD, XLEN, STRLEN by the type: O(1)
 )
 
@@ -40,7 +43,7 @@ var errGone = errors.New("key is gone or has another type")
 // or the first reply that refused it. Any other reply (LOADING, NOAUTH, …)
 // and any failure of the connection ends the walk.
 //
-// Sends: TYPE, MEMORY USAGE, PTTL, OBJECT ENCODING and the length command of
+// Sends: OBJECT IDLETIME, TYPE, MEMORY USAGE, PTTL, OBJECT ENCODING and the length command of
 // the key's type as probes say, and SCAN cursor COUNT count.
 func ask(ctx context.Context, rdb redis.Cmdable, keys []*Key, probes []probe, cursor *uint64, count int) (p page, lost []error, err error) {
 	pipe := rdb.Pipeline()
@@ -90,6 +93,11 @@ func send(ctx context.Context, pipe redis.Pipeliner, k *Key, what probe) redis.C
 		return cmd
 	case askEncoding:
 		return pipe.ObjectEncoding(ctx, k.Name)
+	case askIdle:
+		// Not the typed call: it turns seconds into a time.Duration.
+		cmd := redis.NewIntCmd(ctx, "object", "idletime", k.Name)
+		_ = pipe.Process(ctx, cmd)
+		return cmd
 	case askLength:
 		switch k.Type {
 		case "list":
@@ -127,6 +135,8 @@ func take(k *Key, what probe, cmd redis.Cmder) error {
 		k.Type = typ
 	case askEncoding:
 		k.Encoding = cmd.(*redis.StringCmd).Val()
+	case askIdle:
+		k.Idle = cmd.(*redis.IntCmd).Val()
 	case askBytes:
 		k.Bytes = cmd.(*redis.IntCmd).Val()
 	case askTTL:
@@ -158,4 +168,28 @@ func aboutKey(err error) bool {
 func moved(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ") ||
 		redis.HasErrorPrefix(err, "TRYAGAIN")
+}
+
+// IdleTimes is how long one server, a replica perhaps, saw no read or write of
+// keys, in seconds; Unknown of a key that it does not have.
+//
+// Sends: OBJECT IDLETIME of each key, in one pipeline; O(1) each.
+func IdleTimes(ctx context.Context, rdb redis.Cmdable, keys []Key) ([]int64, error) {
+	asked := make([]*Key, len(keys))
+	for i := range keys {
+		k := blank(keys[i].Name)
+		asked[i] = &k
+	}
+	_, lost, err := ask(ctx, rdb, asked, []probe{askIdle}, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	idle := make([]int64, len(keys))
+	for i, k := range asked {
+		if lost[i] != nil && !errors.Is(lost[i], errGone) {
+			return nil, lost[i]
+		}
+		idle[i] = k.Idle
+	}
+	return idle, nil
 }

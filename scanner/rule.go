@@ -23,6 +23,7 @@ type Key struct {
 	Bytes    int64  // as MEMORY USAGE estimates
 	Elements int64  // of a list, hash, set, sorted set or stream; a string has none
 	TTL      int64  // milliseconds, or NoTTL
+	Idle     int64  // seconds since it was last read or written to
 }
 
 // Rule is what a key must meet to be selected: every condition that is set.
@@ -37,6 +38,11 @@ type Rule struct {
 	NoTTL       bool
 	TTLUnder    time.Duration
 	TTLOver     time.Duration
+	Lasting     time.Duration // lives longer, or forever
+	IdleOver    time.Duration // in whole seconds
+	// Deferred lets a key pass of which something is unknown that only a
+	// command which resets its idle time could tell: the act judges it.
+	Deferred bool
 }
 
 // MatchName reports whether a name alone does not speak against the key.
@@ -60,6 +66,9 @@ func (r *Rule) rejects(k *Key) bool {
 	if k.Elements != Unknown && k.Elements < r.MinElements || k.Bytes != Unknown && k.Bytes < r.MinBytes {
 		return true
 	}
+	if r.IdleOver > 0 && k.Idle != Unknown && k.Idle < int64((r.IdleOver+time.Second-1)/time.Second) {
+		return true
+	}
 	if k.TTL == Unknown {
 		return false
 	}
@@ -68,20 +77,23 @@ func (r *Rule) rejects(k *Key) bool {
 	}
 	return r.NoTTL ||
 		r.TTLUnder > 0 && k.TTL >= r.TTLUnder.Milliseconds() ||
-		r.TTLOver > 0 && k.TTL <= r.TTLOver.Milliseconds()
+		r.TTLOver > 0 && k.TTL <= r.TTLOver.Milliseconds() ||
+		r.Lasting > 0 && k.TTL <= r.Lasting.Milliseconds()
 }
 
 // Selects reports whether k meets the whole rule. A condition on something
 // unknown is not met.
 func (r *Rule) Selects(k *Key) bool {
-	known := (len(r.Types) == 0 || k.Type != "") &&
-		(r.MinElements == 0 || k.Elements != Unknown) &&
-		(r.MinBytes == 0 || k.Bytes != Unknown) &&
-		(!r.onTTL() || k.TTL != Unknown)
+	known := (r.MinBytes == 0 || k.Bytes != Unknown) && (r.IdleOver == 0 || k.Idle != Unknown)
+	if !r.Deferred {
+		known = known && (len(r.Types) == 0 || k.Type != "") &&
+			(r.MinElements == 0 || k.Elements != Unknown) &&
+			(!r.onTTL() || k.TTL != Unknown)
+	}
 	return known && r.MatchName(k.Name) && !r.rejects(k)
 }
 
-func (r *Rule) onTTL() bool { return r.NoTTL || r.TTLUnder > 0 || r.TTLOver > 0 }
+func (r *Rule) onTTL() bool { return r.NoTTL || r.TTLUnder > 0 || r.TTLOver > 0 || r.Lasting > 0 }
 
 // counts reports whether a type has elements that a command can count.
 func counts(typ string) bool {

@@ -80,6 +80,8 @@ func plan(r *Rule, can Abilities) [][]probe {
 		})
 	}
 	switch {
+	case r.IdleOver > 0:
+		return idlePlan(can, able)
 	case r.MinBytes > 0 && can.MemoryUsage:
 		return [][]probe{{askBytes}, able(askType, askTTL, askEncoding), {askLength}}
 	case r.MinElements > 0 || r.MinBytes > 0:
@@ -90,6 +92,19 @@ func plan(r *Rule, can Abilities) [][]probe {
 		return [][]probe{{askTTL}, able(askType, askBytes, askEncoding), {askLength}}
 	}
 	return [][]probe{able(askType, askBytes, askTTL, askEncoding), {askLength}}
+}
+
+// idlePlan asks for the idle time before anything that would reset it, and
+// nothing that would reset it of the keys that are idle: the next run could
+// not tell that they were.
+func idlePlan(can Abilities, able func(...probe) []probe) [][]probe {
+	switch {
+	case can.NoTouch:
+		return [][]probe{able(askIdle, askBytes), able(askType, askTTL, askEncoding), {askLength}}
+	case can.TypeTouches:
+		return [][]probe{able(askIdle, askEncoding)}
+	}
+	return [][]probe{able(askIdle, askBytes), able(askType, askTTL, askEncoding)}
 }
 
 // Walk scans the shard from a cursor (0: from the start) and calls fn with
@@ -168,7 +183,7 @@ func (s *Scanner) sift(raw page) (Page, []*Key) {
 }
 
 func blank(name string) Key {
-	return Key{Name: name, Bytes: Unknown, Elements: Unknown, TTL: Unknown}
+	return Key{Name: name, Bytes: Unknown, Elements: Unknown, TTL: Unknown, Idle: Unknown}
 }
 
 func pointers(keys []Key) []*Key {
@@ -263,11 +278,10 @@ func (s *Scanner) keep(p *Page, keys, asked []*Key, lost []error) []*Key {
 // Measure looks at named keys whatever the rule says. One that does not exist
 // comes back with the type None, one that may not be looked at without a type.
 //
-// Sends: TYPE, PTTL, OBJECT ENCODING, MEMORY USAGE where there, and the
-// length command of each key's type, in pipelines of at most a page.
+// Sends: OBJECT IDLETIME where the rule is about it, TYPE, PTTL, OBJECT
+// ENCODING, MEMORY USAGE where there, and the length command of each key's type, in pipelines of at most a page.
 func (s *Scanner) Measure(ctx context.Context, names []string) ([]Key, error) {
-	all := Rule{}
-	m := &Scanner{rdb: s.rdb, gate: s.gate, o: Options{Rule: all, Can: s.o.Can}, plan: plan(&all, s.o.Can)}
+	m := &Scanner{rdb: s.rdb, gate: s.gate, o: Options{Can: s.o.Can}, plan: plan(&Rule{IdleOver: s.o.Rule.IdleOver}, s.o.Can)}
 	out := make([]Key, 0, len(names))
 	for len(names) > 0 {
 		n := min(len(names), m.count())

@@ -36,19 +36,13 @@ func (p process) cleanCommand() *cli.Command {
 			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'mi:' --type hash --min-elements 10000",
 			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'mi:' --type hash --min-elements 10000 --execute",
 			"keyjanitor clean --url redis+cluster://10.0.0.5:7000 --match 'old:*' --max-share 10% --max-keys 100000 --execute",
+			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'queue:' --action trim --keep 10000 --keep-end tail --execute",
+			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'cache:' --action expire --ttl 30d --jitter 20% --execute",
 		),
 		Flags: flags(connectionFlags(), selectionFlags(), []cli.Flag{
 			&cli.BoolFlag{Name: "all-keys", Category: selecting, Usage: "consent to act on keys of any name"},
-			&cli.StringFlag{Name: "action", Category: acting, Value: "delete", Usage: "what to do: delete"},
-		}, actionFlags(), paceFlags(true), outputFlags()),
+		}, cleanFlags(), actionFlags(), paceFlags(true), outputFlags()),
 		Action: func(c *cli.Context) error {
-			switch action := c.String("action"); action {
-			case "delete":
-			case "trim", "expire", "defuse", "prune-index":
-				return usagef("--action %s is not supported by this version; write delete", action)
-			default:
-				return usagef("--action %s: unknown action; write delete", action)
-			}
 			return p.oneOff(c, jobs.Report, nil)
 		},
 	}
@@ -110,8 +104,7 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 	r.check(q.Job.Select.Problems(mode != jobs.Scan && keys == nil), selectionNames)
 	if mode != jobs.Scan {
 		q.Job.Limits = r.limits()
-		q.Job.Action.Delete = &config.Delete{Method: config.Method(c.String("method")), KeepFor: r.duration("keep-for"), AllowStall: r.duration("allow-stall")}
-		r.check(q.Job.Action.Problems(), map[string]string{"delete.method": "method", "delete.keep_for": "keep-for"})
+		q.Job.Action = r.action(q.Job.Select)
 	}
 	pace := r.pace(s.config.Pace)
 	r.output()

@@ -203,10 +203,29 @@ func TestStoppedBySignal(t *testing.T) {
 	left(t, m, 0, "k:1")
 }
 
-func TestActionsOfLater(t *testing.T) {
+// What an action needs, and what belongs to another one, is said by the names
+// of the flags.
+func TestActionFlags(t *testing.T) {
 	base := args("clean", "--url", "redis://127.0.0.1:1", "--prefix", "x:", "--action")
-	keyjanitor(t, append(base, "trim")...).exits(2, "not supported")
-	keyjanitor(t, append(base, "erase")...).exits(2, "erase")
+	for _, test := range []struct {
+		flags []string
+		says  string
+	}{
+		{args("erase"), "erase"},
+		{args("trim"), "--action: nothing says what to keep"},
+		{args("trim", "--keep", "5"), "--keep-end"},
+		{args("trim", "--keep", "5", "--keep-end", "tail", "--type", "hash"), "also selects hash"},
+		{args("trim", "--older-than", "5"), "--older-than"},
+		{args("trim", "--keep", "5", "--keep-end", "tail", "--ttl", "1h"), "--ttl: belongs to --action expire"},
+		{args("delete", "--keep", "5"), "--keep: belongs to --action trim"},
+		{args("expire"), "--ttl"},
+		{args("expire", "--ttl", "1h", "--jitter", "120%"), "--jitter"},
+		{args("defuse"), "--ttl-under"},
+		{args("prune-index", "--older-than", "1d"), "--value"},
+		{args("prune-index", "--older-than", "1d", "--value", "unix_seconds", "--also", "%entry%"), "--also"},
+	} {
+		keyjanitor(t, append(base, test.flags...)...).exits(2, test.says)
+	}
 }
 
 // A pipe that nobody writes to does not keep a run from ending.

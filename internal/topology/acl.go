@@ -1,11 +1,16 @@
 package topology
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The purposes an ACL rule is made for.
 const (
 	PurposeScan   = "scan"
 	PurposeDelete = "delete"
+	PurposeTrim   = "trim"
+	PurposeExpire = "expire"
 )
 
 // grant is one command a user must be allowed. A subcommand is written
@@ -25,7 +30,7 @@ var scanGrants = []grant{
 	{command: "scan"}, {command: "type"}, {command: "pttl"},
 	{command: "strlen"}, {command: "llen"}, {command: "hlen"}, {command: "scard"}, {command: "zcard"}, {command: "xlen"},
 	{command: "object|encoding"}, {command: "object|idletime"}, {command: "memory|usage"},
-	{command: "eval"},
+	{command: "eval"}, {command: "readonly"},
 }
 
 // deleteGrants come on top for removing keys, and for the lock of a job.
@@ -39,6 +44,12 @@ var deleteGrants = []grant{
 	{command: "xtrim"}, {command: "xinfo|groups"}, {command: "xpending"}, {command: "xack"}, {command: "xgroup|create"},
 }
 
+// trimGrants and expireGrants come on top of those for removing.
+var (
+	trimGrants   = []grant{{command: "xrange"}}
+	expireGrants = []grant{{command: "pexpireat"}, {command: "config|get"}}
+)
+
 // ACLRule returns the rule, in the words of ACL SETUSER, under which nothing
 // we send for the purpose is refused, written for this server's version. It
 // is empty for a purpose that is not known and before Redis 6, which has no
@@ -49,8 +60,11 @@ func (s *Shard) ACLRule(purpose string) string {
 	case PurposeScan:
 		grants = scanGrants
 	case PurposeDelete:
-		grants = append(grants, scanGrants...)
-		grants = append(grants, deleteGrants...)
+		grants = slices.Concat(scanGrants, deleteGrants)
+	case PurposeTrim:
+		grants = slices.Concat(scanGrants, deleteGrants, trimGrants)
+	case PurposeExpire:
+		grants = slices.Concat(scanGrants, deleteGrants, expireGrants)
 	}
 	if len(grants) == 0 || !s.Server.AtLeast(6, 0, 0) {
 		return ""

@@ -32,6 +32,7 @@ type Shard struct {
 	Err error
 
 	client *redis.Client
+	dialer *dialer
 	want   identity
 }
 
@@ -94,6 +95,7 @@ func (s *Shard) Verify(ctx context.Context) error {
 // for a database other than 0, then what Verify sends and, where the server
 // has it, CLIENT NO-TOUCH ON (7.2).
 func (s *Shard) connect(d *dialer) {
+	s.dialer = d
 	o := d.options(s.Addr, s.DB)
 	o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
 		if err := s.want.check(ctx, c, s.want.noTouch); err != nil {

@@ -1,0 +1,25 @@
+package deleter
+
+import "fmt"
+
+// Expire is the method of a key that is given a TTL.
+const Expire Method = "expire"
+
+// mayExpire says why a key must not be given a TTL: the server would free it
+// in one blow, with every client waiting, or crash.
+func (o *Order) mayExpire(can *Abilities) error {
+	large := o.Elements > smallElements || o.Bytes > smallBytes || o.Elements == Unknown && o.Bytes == Unknown
+	switch {
+	case o.Evidence.IdleOver > 0 && !can.Script:
+		return fmt.Errorf("idle time can only be judged together with the act by a script; grant the user +eval +evalsha")
+	case o.Type == "stream" && !can.StreamUnlink:
+		return fmt.Errorf("a stream that expires can crash this version of the server")
+	case o.Type == "string" && o.stall() <= o.allowed(), !large:
+		return nil
+	case o.Type == "string":
+		return fmt.Errorf("a string of %d MiB would stall the server for about %s when it expires", o.Bytes>>20, o.stall())
+	case !can.LazyExpire:
+		return fmt.Errorf("it is large, and when it expires the server frees it in its main thread (or does not tell, by CONFIG GET lazyfree-lazy-expire, that it doesn't); delete it, or set lazyfree-lazy-expire to yes")
+	}
+	return nil
+}

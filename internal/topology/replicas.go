@@ -1,0 +1,118 @@
+package topology
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Replica is one replica of a shard's node.
+type Replica struct {
+	Addr   string // as the primary announces it
+	Uptime time.Duration
+
+	client *redis.Client
+}
+
+// Client reads from the replica, on the shard's database.
+func (r *Replica) Client() *redis.Client { return r.client }
+
+// Close ends its connections.
+func (r *Replica) Close() { _ = r.client.Close() } // nothing was written that could be lost
+
+// Uptime is how long the shard's server runs, by its own account.
+//
+// Sends: INFO server; O(1).
+func (s *Shard) Uptime(ctx context.Context) (time.Duration, error) {
+	return uptime(ctx, s.client)
+}
+
+func uptime(ctx context.Context, c *redis.Client) (time.Duration, error) {
+	text, err := c.Info(ctx, "server").Result()
+	if err != nil {
+		return 0, err
+	}
+	seconds, err := strconv.ParseInt(parseInfo(text)["uptime_in_seconds"], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("INFO server does not tell the uptime: %w", err)
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+// Replicas connects to the replicas of the shard's node, as the node names
+// them, each checked to be a replica. One that can't be reached is an error:
+// what it knows is then unknown.
+//
+// Sends: INFO replication to the primary; INFO server, INFO replication and,
+// in a cluster, READONLY to each replica; O(1).
+func (s *Shard) Replicas(ctx context.Context) ([]*Replica, error) {
+	text, err := s.client.Info(ctx, "replication").Result()
+	if err != nil {
+		return nil, fmt.Errorf("ask for the replicas: %w", err)
+	}
+	var out []*Replica
+	for _, addr := range replicaAddrs(parseInfo(text)) {
+		r, err := s.replica(ctx, addr)
+		if err != nil {
+			for _, r := range out {
+				r.Close()
+			}
+			return nil, fmt.Errorf("replica %s: %w", addr, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// replicaAddrs reads slave0:ip=10.0.0.7,port=6379,state=online,… lines.
+func replicaAddrs(fields map[string]string) []string {
+	var addrs []string
+	for i := 0; ; i++ {
+		line, ok := fields["slave"+strconv.Itoa(i)]
+		if !ok {
+			return addrs
+		}
+		part := map[string]string{}
+		for field := range strings.SplitSeq(line, ",") {
+			name, value, _ := strings.Cut(field, "=")
+			part[name] = value
+		}
+		addrs = append(addrs, net.JoinHostPort(part["ip"], part["port"]))
+	}
+}
+
+func (s *Shard) replica(ctx context.Context, addr string) (*Replica, error) {
+	o := s.dialer.options(addr, s.DB)
+	if s.Server.Cluster {
+		// Without it a replica in a cluster answers each key with MOVED.
+		o.OnConnect = func(ctx context.Context, c *redis.Conn) error { return c.Do(ctx, "READONLY").Err() }
+	}
+	r := &Replica{Addr: addr, client: redis.NewClient(o)}
+	var err error
+	if r.Uptime, err = uptime(ctx, r.client); err == nil {
+		var text string
+		if text, err = r.client.Info(ctx, "replication").Result(); err == nil && parseInfo(text)["role"] != RoleSlave {
+			err = fmt.Errorf("%w: it is no replica", ErrRole)
+		}
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// LazyExpire reports whether the server frees keys that expire in the
+// background; false also where it does not tell.
+//
+// Sends: CONFIG GET lazyfree-lazy-expire (4.0); O(1).
+func (s *Shard) LazyExpire(ctx context.Context) bool {
+	const name = "lazyfree-lazy-expire"
+	got, err := s.client.ConfigGet(ctx, name).Result()
+	return err == nil && got[name] == "yes"
+}
