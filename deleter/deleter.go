@@ -284,10 +284,46 @@ func (d *Deleter) drainAll(ctx context.Context, orders []Order, done func(Result
 }
 
 func (d *Deleter) drainOne(ctx context.Context, o Order, name string) (Result, error) {
-	r := Result{Order: o, Method: Drain}
 	if err := d.gate.Wait(ctx, 1, 0, 0); err != nil {
 		return Result{}, err
 	}
+	r, err := d.setAside(ctx, o, name)
+	if r.Outcome != Drained || err != nil {
+		return r, err
+	}
+	return d.empty(ctx, name, r)
+}
+
+// Aside sets one key aside, without waiting for the gate, for Empty to drain.
+// The outcome is Trashed where it is in the trash under the name now.
+func (d *Deleter) Aside(ctx context.Context, o Order) (name string, _ Result, _ error) {
+	switch _, err := plan(&o, &d.o.Can); {
+	case d.o.Protected(o.Key):
+		return "", Result{Order: o, Outcome: Protected}, nil
+	case err != nil:
+		return "", Result{Order: o, Outcome: Failed, Reason: err.Error()}, nil
+	}
+	name = d.o.Namer.name(d.o.Job, o.Key)
+	if err := d.o.Journal.Begin([]string{name}); err != nil {
+		return "", Result{}, fmt.Errorf("write the trash journal: %w", err)
+	}
+	r, err := d.setAside(ctx, o, name)
+	if r.Outcome == Drained {
+		r.Outcome = Trashed
+	}
+	return name, r, err
+}
+
+// Empty drains what Aside set aside, and adds to its result.
+func (d *Deleter) Empty(ctx context.Context, name string, r Result) (Result, error) {
+	r.Outcome = Drained
+	return d.empty(ctx, name, r)
+}
+
+// setAside renames a key to a trash name that is in the journal. The outcome
+// is Drained where that succeeded, as it is to be.
+func (d *Deleter) setAside(ctx context.Context, o Order, name string) (Result, error) {
+	r := Result{Order: o, Method: Drain}
 	start := time.Now()
 	reply := d.store.SetAside(context.WithoutCancel(ctx), o, name)
 	r.Took = time.Since(start)
@@ -313,7 +349,7 @@ func (d *Deleter) drainOne(ctx context.Context, o Order, name string) (Result, e
 		return r, nil
 	}
 	r.Outcome = Drained
-	return d.empty(ctx, name, r)
+	return r, nil
 }
 
 // Finish drains what an earlier run left under a trash name: what was begun,

@@ -17,6 +17,10 @@ import (
 // the limits, intents on disk, then the act, then the results. It returns
 // scanner.ErrStop when a limit ends the shard.
 func (k *worker) act(ctx context.Context, keys []scanner.Key) error {
+	if k.defuse != nil {
+		k.defuse.watch(keys)
+		return ctx.Err()
+	}
 	for len(keys) > 0 {
 		n, limit, whole := 0, "", false
 		for n < min(len(keys), auditPage) {
@@ -225,7 +229,7 @@ func (k *worker) count(r *deleter.Result) {
 	}
 	k.elements += r.Elements
 	k.released += r.Bytes
-	if r.Method != deleter.Drain { // those were counted as they went
+	if r.Method != deleter.Drain && r.Method != deleter.Cut { // those were counted as they went
 		k.Progress.Elements.Add(r.Elements)
 	}
 	if took(r.Outcome) {

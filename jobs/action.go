@@ -40,6 +40,8 @@ func ruleOf(s config.Select, a config.Action) scanner.Rule {
 		}
 	case a.Expire != nil:
 		r.Lasting = longest(a.Expire)
+	case a.Defuse != nil && len(r.Types) == 0: // what is freed element by element
+		r.Types = []string{"list", "set", "zset", "hash", "stream"}
 	}
 	return r
 }
@@ -177,6 +179,8 @@ func (k *worker) actionText() string {
 		return fmt.Sprintf("trim: keep %d %s", *a.Trim.Keep, a.Trim.KeepEnd)
 	case a.Trim != nil:
 		return fmt.Sprintf("trim: older than %s %s", a.Trim.OlderThan, a.Trim.Score)
+	case a.Defuse != nil:
+		return fmt.Sprintf("defuse: %s before it expires", a.Defuse.Lead)
 	case a.Expire != nil:
 		return fmt.Sprintf("expire: %s, jitter %s", a.Expire.TTL, a.Expire.Jitter)
 	}

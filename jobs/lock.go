@@ -216,7 +216,7 @@ type leased struct {
 // Observe tells the gate, and counts.
 func (g leased) Observe(kind string, n int, took time.Duration) {
 	g.Gate.Observe(kind, n, took)
-	if strings.HasPrefix(kind, "drain ") {
+	if strings.HasPrefix(kind, "drain ") || strings.HasPrefix(kind, "trim ") {
 		g.drained.Add(int64(n))
 	}
 }

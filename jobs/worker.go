@@ -31,6 +31,7 @@ type worker struct {
 	ahead    time.Duration // the shard's clock, less ours
 	rule     scanner.Rule
 	replicas []*topology.Replica // that are asked for idle times
+	defuse   *defuser            // of a run that defuses; else nil
 
 	tally    *tally
 	scanned  int64
@@ -108,7 +109,12 @@ func (k *worker) prepare(ctx context.Context) error {
 	if k.shard.Server.Cluster {
 		o.Orphan = func(name string) bool { return !k.shard.Owns(topology.Slot(name)) }
 	}
-	k.scan = scanner.New(k.shard.Client(), looking, o)
+	var gate scanner.Gate = looking
+	if k.Mode == Execute && k.Job.Action.Defuse != nil {
+		k.defuse = newDefuser(k)
+		gate = k.defuse.gate(looking)
+	}
+	k.scan = scanner.New(k.shard.Client(), gate, o)
 	if err := k.check(ctx); err != nil || k.Mode == Scan {
 		return err
 	}
@@ -131,7 +137,11 @@ func (k *worker) newDeleter(ctx context.Context, gate *throttle.Gate) {
 	o := deleter.Options{Can: can, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}, Clock: k.clock}
 	if k.Mode == Execute {
 		o.Journal, o.Keeper, o.Shortener = shardJournal{k.journal, k.shard.DB}, redis, redis
-		k.del = deleter.New(redis, leased{gate, k.lease, &k.Progress.Elements}, o)
+		var acting deleter.Gate = leased{gate, k.lease, &k.Progress.Elements}
+		if k.defuse != nil {
+			acting = k.defuse.gate(acting)
+		}
+		k.del = deleter.New(redis, acting, o)
 		return
 	}
 	rehearsal := deleter.NewRehearsal(redis)
@@ -215,12 +225,19 @@ func (k *worker) walk(ctx context.Context) error {
 		}
 	}
 	last := false
-	err := k.scan.Walk(ctx, 0, func(p scanner.Page) error {
-		last = p.Next == 0
-		return k.page(ctx, p)
-	})
-	if err != nil {
-		return err
+	for again := true; again; {
+		again, k.scanned = false, 0
+		err := k.scan.Walk(ctx, 0, func(p scanner.Page) error {
+			last = p.Next == 0
+			return k.page(ctx, p)
+		})
+		if k.defuse != nil {
+			more, ended := k.defuse.finish(ctx)
+			again, err = more && err == nil, errors.Join(err, ended)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if !last {
 		return nil // a limit stopped it, which the summary tells
