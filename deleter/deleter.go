@@ -56,6 +56,7 @@ type Options struct {
 	Protected func(name string) bool
 	Keeper    Keeper
 	Shortener Shortener
+	Pruner    Pruner
 	Clock     func() time.Time // the shard's, by which kept keys are due; nil: ours
 }
 

@@ -210,6 +210,9 @@ func (k *worker) outcome(r *deleter.Result, key *scanner.Key) {
 	f := k.finding(key)
 	k.judge(&f, r)
 	k.found(f)
+	if k.settled != nil {
+		k.settled(r)
+	}
 }
 
 // found takes a finding into the shard's tables and streams it.

@@ -42,6 +42,8 @@ func ruleOf(s config.Select, a config.Action) scanner.Rule {
 		r.Lasting = longest(a.Expire)
 	case a.Defuse != nil && len(r.Types) == 0: // what is freed element by element
 		r.Types = []string{"list", "set", "zset", "hash", "stream"}
+	case a.PruneIndex != nil && len(r.Types) == 0:
+		r.Types = []string{"hash", "zset"}
 	}
 	return r
 }
@@ -179,6 +181,8 @@ func (k *worker) actionText() string {
 		return fmt.Sprintf("trim: keep %d %s", *a.Trim.Keep, a.Trim.KeepEnd)
 	case a.Trim != nil:
 		return fmt.Sprintf("trim: older than %s %s", a.Trim.OlderThan, a.Trim.Score)
+	case a.PruneIndex != nil:
+		return fmt.Sprintf("prune_index: older than %s %s", a.PruneIndex.OlderThan, a.PruneIndex.Value)
 	case a.Defuse != nil:
 		return fmt.Sprintf("defuse: %s before it expires", a.Defuse.Lead)
 	case a.Expire != nil:

@@ -218,6 +218,9 @@ func (w *run) shards(ctx context.Context, shards []*topology.Shard) (*Summary, e
 	} else {
 		w.parallel(ctx, workers, (*worker).walk)
 	}
+	if w.Job.Action.PruneIndex != nil && w.Mode != Scan {
+		w.prune(ctx, workers)
+	}
 	defer func() {
 		for _, k := range workers {
 			k.close()
@@ -290,7 +293,7 @@ func route(workers []*worker, n Named) *worker {
 // homeless tells of a named key for which there is no shard: a database
 // without keys, a slot that nobody owns, or a database that is not there in a
 // cluster.
-func (w *run) homeless(n Named) {
+func (w *run) homeless(n Named) deleter.Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := Finding{Name: n.Name, DB: n.DB, Type: n.Type, Outcome: string(deleter.Gone)}
@@ -309,6 +312,7 @@ func (w *run) homeless(n Named) {
 	}
 	w.tally.add(f)
 	w.emit(f)
+	return deleter.Outcome(f.Outcome)
 }
 
 // noDatabase is why the server has no such database; nil if it has, and no

@@ -32,6 +32,8 @@ type worker struct {
 	rule     scanner.Rule
 	replicas []*topology.Replica // that are asked for idle times
 	defuse   *defuser            // of a run that defuses; else nil
+	indexes  indexes             // of a run that prunes them
+	settled  func(*deleter.Result)
 
 	tally    *tally
 	scanned  int64
@@ -134,7 +136,7 @@ func (k *worker) newDeleter(ctx context.Context, gate *throttle.Gate) {
 	can.TypeTouches = k.typeTouches()
 	can.LazyExpire = k.Job.Action.Expire != nil && k.shard.LazyExpire(ctx)
 	redis := deleter.NewRedis(k.shard.Client(), can)
-	o := deleter.Options{Can: can, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}, Clock: k.clock}
+	o := deleter.Options{Can: can, Pruner: redis, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}, Clock: k.clock}
 	if k.Mode == Execute {
 		o.Journal, o.Keeper, o.Shortener = shardJournal{k.journal, k.shard.DB}, redis, redis
 		var acting deleter.Gate = leased{gate, k.lease, &k.Progress.Elements}
@@ -167,7 +169,8 @@ func abilitiesOf(s *topology.Shard) deleter.Abilities {
 // own recognises the names that keyjanitor itself keeps in a server.
 func (w *run) own(name string) bool {
 	_, trash := w.namer.Parse(name)
-	return trash || isLockName(name)
+	_, _, pending := w.namer.ParsePending(name)
+	return trash || pending || isLockName(name)
 }
 
 func (w *run) protected(name string) bool {
@@ -290,6 +293,10 @@ func (k *worker) page(ctx context.Context, p scanner.Page) error {
 		}
 		return ctx.Err()
 	}
+	if k.Job.Action.PruneIndex != nil {
+		k.indexes.meet(k, keys, p.Own)
+		return ctx.Err()
+	}
 	return k.act(ctx, keys)
 }
 
@@ -339,6 +346,13 @@ func (k *worker) finish(ctx context.Context, name string) error {
 
 // named acts on keys that were named.
 func (k *worker) named(ctx context.Context, names []Named) error {
+	k.scanned += int64(len(names))
+	k.Progress.KeysScanned.Add(int64(len(names)))
+	return k.actNamed(ctx, names)
+}
+
+// actNamed judges and acts on named keys.
+func (k *worker) actNamed(ctx context.Context, names []Named) error {
 	if k.full {
 		return nil
 	}
@@ -376,8 +390,6 @@ func (k *worker) named(ctx context.Context, names []Named) error {
 	if err != nil {
 		return err
 	}
-	k.scanned += int64(len(names))
-	k.Progress.KeysScanned.Add(int64(len(names)))
 	k.Progress.KeysMatched.Add(int64(len(selected)))
 	err = k.act(ctx, selected)
 	if errors.Is(err, scanner.ErrStop) {

@@ -88,8 +88,8 @@ type PruneIndex struct {
 	Also      []string // names of keys that go with an entry: "client:%entry%"
 }
 
-// entryMark stands, in a template, for the name of an index entry.
-const entryMark = "%entry%"
+// EntryMark stands, in a template of Also, for the name of an index entry.
+const EntryMark = "%entry%"
 
 // Kind is the name of the action that is set; "" if none is.
 func (a Action) Kind() string {
@@ -121,7 +121,7 @@ func (a Action) Problems(s Select) []Problem {
 	case a.Defuse != nil:
 		return under("defuse", a.Defuse.problems(s))
 	case a.PruneIndex != nil:
-		return under("prune_index", a.PruneIndex.problems(s.Types))
+		return under("prune_index", a.PruneIndex.problems(s))
 	}
 	return nil
 }
@@ -229,22 +229,25 @@ func (d *Defuse) problems(s Select) []Problem {
 	return ps
 }
 
-func (p *PruneIndex) problems(types []string) []Problem {
+func (p *PruneIndex) problems(s Select) []Problem {
 	var ps []Problem
+	if s.MinElements > 0 || s.MinBytes > 0 || s.NoTTL || s.TTLUnder > 0 || s.TTLOver > 0 || s.IdleOver > 0 {
+		ps = append(ps, Problem{Message: "an index is selected by its name and type only; delete the other conditions"})
+	}
 	if p.OlderThan <= 0 {
 		ps = append(ps, Problem{Path: "older_than", Message: "missing; write how old an entry must be, such as 14d"})
 	}
 	ps = append(ps, unitProblem("value", p.Value, false)...)
 	for i, template := range p.Also {
-		at := strings.Index(template, entryMark)
+		at := strings.Index(template, EntryMark)
 		switch {
 		case at < 0:
-			ps = append(ps, Problem{Path: index("also", i), Message: fmt.Sprintf("%s has no %s, and would name one key for all entries; write one such as client:%s", shown(template), entryMark, entryMark)})
+			ps = append(ps, Problem{Path: index("also", i), Message: fmt.Sprintf("%s has no %s, and would name one key for all entries; write one such as client:%s", shown(template), EntryMark, EntryMark)})
 		case at == 0:
-			ps = append(ps, Problem{Path: index("also", i), Message: fmt.Sprintf("%s begins with %s, and would let entries name any key; begin it with a literal prefix", shown(template), entryMark)})
+			ps = append(ps, Problem{Path: index("also", i), Message: fmt.Sprintf("%s begins with %s, and would let entries name any key; begin it with a literal prefix", shown(template), EntryMark)})
 		}
 	}
-	for _, typ := range types {
+	for _, typ := range s.Types {
 		if typ != "hash" && typ != "zset" {
 			ps = append(ps, Problem{Message: fmt.Sprintf("an index is a hash or a sorted set, and the rule also selects %s", typ)})
 		}
