@@ -1,6 +1,7 @@
 package deleter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -325,37 +326,56 @@ func (s *Redis) Take(ctx context.Context, ix *Index, entries []Entry) ([]Entry, 
 
 func (s *Redis) takeWatched(ctx context.Context, ix *Index, entries []Entry) (moved []Entry, err error) {
 	for range attempts {
-		err = s.rdb.Watch(ctx, func(tx *redis.Tx) error {
-			values, err := valuesOf(ctx, tx, ix, entries)
-			if err != nil {
-				return err
-			}
-			moved = moved[:0]
-			pipe := tx.TxPipeline()
-			for i, e := range entries {
-				if !values[i].has || !sameValue(ix, values[i].value, e.Value) {
-					continue
-				}
-				moved = append(moved, e)
-				pipe.HSet(ctx, ix.Pending, e.Name, e.Value)
-				if ix.Type == "zset" {
-					pipe.ZRem(ctx, ix.Key, e.Name)
-				} else {
-					pipe.HDel(ctx, ix.Key, e.Name)
-				}
-			}
-			if len(moved) == 0 {
-				return nil
-			}
-			_, err = pipe.Exec(ctx)
-			return err
-		}, ix.Key)
-		if !errors.Is(err, redis.TxFailedErr) {
+		if moved, err = s.takeOnce(ctx, ix, entries); !errors.Is(err, redis.TxFailedErr) {
 			break
 		}
 	}
+	return moved, err
+}
+
+// takeOnce sends MULTI with the look, as watch does and for the same reason.
+func (s *Redis) takeOnce(ctx context.Context, ix *Index, entries []Entry) ([]Entry, error) {
+	conn := s.rdb.Conn()
+	defer conn.Close()
+	pipe := conn.Pipeline()
+	watched := pipe.Do(ctx, "watch", ix.Key)
+	values := askValues(ctx, pipe, ix, entries)
+	multi := pipe.Do(ctx, "multi")
+	_, _ = pipe.Exec(ctx) // each reply is looked at below
+	switch {
+	case multi.Err() != nil:
+		return nil, cmp.Or(watched.Err(), multi.Err())
+	case watched.Err() != nil:
+		return nil, cmp.Or(discard(ctx, conn), watched.Err())
+	}
+	have, err := values()
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(discard(ctx, conn), err)
+	}
+	out := "hdel"
+	if ix.Type == "zset" {
+		out = "zrem"
+	}
+	var moved []Entry
+	var queued []*redis.Cmd
+	pipe = conn.Pipeline()
+	for i, e := range entries {
+		if have[i].has && sameValue(ix, have[i].value, e.Value) {
+			moved = append(moved, e)
+			queued = append(queued, pipe.Do(ctx, "hset", ix.Pending, e.Name, e.Value), pipe.Do(ctx, out, ix.Key, e.Name))
+		}
+	}
+	if len(moved) == 0 {
+		return nil, discard(ctx, conn)
+	}
+	results, err := exec(ctx, pipe)
+	if err != nil {
+		return nil, refusal(err, queued)
+	}
+	for _, v := range results {
+		if err, failed := v.(error); failed {
+			return nil, fmt.Errorf("exec: %v", err)
+		}
 	}
 	return moved, nil
 }
@@ -374,9 +394,9 @@ type held struct {
 	has   bool
 }
 
-// valuesOf asks what entries have in the index.
-func valuesOf(ctx context.Context, rdb redis.Cmdable, ix *Index, entries []Entry) ([]held, error) {
-	pipe := rdb.Pipeline()
+// askValues puts into pipe what entries have in the index. What it returns
+// reads the answers, once the pipeline was sent.
+func askValues(ctx context.Context, pipe redis.Pipeliner, ix *Index, entries []Entry) func() ([]held, error) {
 	cmds := make([]*redis.StringCmd, len(entries))
 	verb := "hget"
 	if ix.Type == "zset" {
@@ -386,17 +406,18 @@ func valuesOf(ctx context.Context, rdb redis.Cmdable, ix *Index, entries []Entry
 		cmds[i] = redis.NewStringCmd(ctx, verb, ix.Key, e.Name)
 		_ = pipe.Process(ctx, cmds[i])
 	}
-	_, _ = pipe.Exec(ctx) // each reply is looked at below
-	out := make([]held, len(entries))
-	for i, cmd := range cmds {
-		switch err := cmd.Err(); {
-		case err == nil:
-			out[i] = held{cmd.Val(), true}
-		case !errors.Is(err, redis.Nil):
-			return nil, fmt.Errorf("look at an entry: %w", err)
+	return func() ([]held, error) {
+		out := make([]held, len(entries))
+		for i, cmd := range cmds {
+			switch err := cmd.Err(); {
+			case err == nil:
+				out[i] = held{cmd.Val(), true}
+			case !errors.Is(err, redis.Nil):
+				return nil, fmt.Errorf("look at an entry: %w", err)
+			}
 		}
+		return out, nil
 	}
-	return out, nil
 }
 
 // Waiting lists what is pending.
@@ -418,7 +439,10 @@ func (s *Redis) Waiting(ctx context.Context, ix *Index, cursor uint64, n int) ([
 //
 // Sends: HGET or ZSCORE of each, in one pipeline; O(1) or O(log(N)).
 func (s *Redis) Back(ctx context.Context, ix *Index, entries []Entry) ([]bool, error) {
-	values, err := valuesOf(ctx, s.rdb, ix, entries)
+	pipe := s.rdb.Pipeline()
+	answers := askValues(ctx, pipe, ix, entries)
+	_, _ = pipe.Exec(ctx) // each reply is looked at below
+	values, err := answers()
 	if err != nil {
 		return nil, err
 	}

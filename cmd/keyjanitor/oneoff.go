@@ -41,7 +41,7 @@ func (p process) cleanCommand() *cli.Command {
 		),
 		Flags: flags(connectionFlags(), selectionFlags(), []cli.Flag{
 			&cli.BoolFlag{Name: "all-keys", Category: selecting, Usage: "consent to act on keys of any name"},
-		}, cleanFlags(), actionFlags(), paceFlags(true), outputFlags()),
+		}, cleanFlags(), planFlags(), actionFlags(), paceFlags(true), outputFlags()),
 		Action: func(c *cli.Context) error {
 			return p.oneOff(c, jobs.Report, nil)
 		},
@@ -101,7 +101,8 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 	r := &reader{c: c}
 	q := jobs.Request{Mode: mode, Target: s.target, Top: c.Int("top")}
 	q.Job.Select = r.selection()
-	r.check(q.Job.Select.Problems(mode != jobs.Scan && keys == nil), selectionNames)
+	applies := c.String("apply") != ""
+	r.check(q.Job.Select.Problems(mode != jobs.Scan && keys == nil && !applies), selectionNames)
 	if mode != jobs.Scan {
 		q.Job.Limits = r.limits()
 		q.Job.Action = r.action(q.Job.Select)
@@ -111,6 +112,18 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 	r.fail("ok-on", okOnProblem(c.String("ok-on")))
 	if err := r.err(); err != nil {
 		return err
+	}
+	switch {
+	case applies && c.String("plan") != "":
+		return usagef("--plan writes a plan and --apply carries one out; write one of them")
+	case applies:
+		plan, err := p.apply(c, &q)
+		if err != nil {
+			return err
+		}
+		defer plan.Close()
+	case c.String("plan") != "" && mode == jobs.Execute:
+		return usagef("--plan writes what would be done; delete --execute, and write --apply %s --execute afterwards", c.String("plan"))
 	}
 	if keys != nil {
 		db := 0
@@ -138,6 +151,13 @@ func (p process) oneRun(c *cli.Context, s setup, pace config.Pace, q jobs.Reques
 		return err
 	}
 	q.Stream = out.finding()
+	var plan *planWriter
+	if name := c.String("plan"); name != "" {
+		if plan, err = newPlan(name, &q); err != nil {
+			return errors.Join(err, out.close(false))
+		}
+		q.Stream = both(q.Stream, plan.finding)
+	}
 	runner, done, err := p.runner(s.config, pace, q.Mode == jobs.Execute)
 	if err != nil {
 		return errors.Join(err, out.close(false))
@@ -145,6 +165,9 @@ func (p process) oneRun(c *cli.Context, s setup, pace config.Pace, q jobs.Reques
 	end := p.show(c, runner.Progress)
 	summary, err := runner.Run(c.Context, q)
 	end()
+	if plan != nil {
+		err = errors.Join(err, plan.close(err == nil || errors.Is(err, jobs.ErrLimit)))
+	}
 	return p.decide(p.forgive(err, c.String("ok-on")), out.one(summary), done())
 }
 

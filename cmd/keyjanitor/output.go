@@ -102,3 +102,11 @@ func (o *output) close(whole bool) error {
 	}
 	return errors.Join(err, os.Remove(o.file.Name()))
 }
+
+// both streams findings to two takers, of which the first may be nil.
+func both(a, b func(jobs.Finding) error) func(jobs.Finding) error {
+	if a == nil {
+		return b
+	}
+	return func(f jobs.Finding) error { return errors.Join(a(f), b(f)) }
+}

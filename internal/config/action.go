@@ -9,11 +9,11 @@ import (
 // Action is what happens to a key that the rule selects. Exactly one field
 // is set.
 type Action struct {
-	Delete     *Delete
-	Trim       *Trim
-	Expire     *Expire
-	Defuse     *Defuse
-	PruneIndex *PruneIndex
+	Delete     *Delete     `json:"delete,omitempty"`
+	Trim       *Trim       `json:"trim,omitempty"`
+	Expire     *Expire     `json:"expire,omitempty"`
+	Defuse     *Defuse     `json:"defuse,omitempty"`
+	PruneIndex *PruneIndex `json:"prune_index,omitempty"`
 }
 
 // Method says how keys are removed.
@@ -28,15 +28,15 @@ const (
 
 // Delete is the action that removes keys.
 type Delete struct {
-	Method Method
+	Method Method `json:"method,omitempty"`
 	// KeepFor sets keys aside for so long before they are removed; 0: not.
-	KeepFor Duration
+	KeepFor Duration `json:"keep_for,omitempty"`
 	// InPlace drains a key under its own name where nothing can be set aside.
 	// By flag only.
-	InPlace bool
+	InPlace bool `json:"in_place,omitempty"`
 	// AllowStall is how long freeing one large string may stall the server;
 	// 0: 30 ms. By flag only.
-	AllowStall Duration
+	AllowStall Duration `json:"allow_stall,omitempty"`
 }
 
 // The ends of a key at which a trim keeps entries.
@@ -57,24 +57,24 @@ const (
 // Trim is the action that shortens keys: to a number of entries, or by what
 // is older than a time.
 type Trim struct {
-	Keep      *int64   // entries to keep; 0 removes the key; nil: by age
-	KeepEnd   string   // where; "" is newest where only streams are selected
-	OlderThan Duration // 0: by number
-	Score     string   // the unit of a sorted set's scores; "" trims streams, by their ids
+	Keep      *int64   `json:"keep,omitempty"`       // entries to keep; 0 removes the key; nil: by age
+	KeepEnd   string   `json:"keep_end,omitempty"`   // where; "" is newest where only streams are selected
+	OlderThan Duration `json:"older_than,omitempty"` // 0: by number
+	Score     string   `json:"score,omitempty"`      // the unit of a sorted set's scores; "" trims streams, by their ids
 	// ForceUnacknowledged also removes entries of a stream that one of its
 	// groups has not acknowledged.
-	ForceUnacknowledged bool
+	ForceUnacknowledged bool `json:"force_unacknowledged,omitempty"`
 }
 
 // Expire is the action that gives keys a TTL.
 type Expire struct {
-	TTL    Duration
-	Jitter Percent // of TTL, at most so much longer, by the key's name; 0: none
+	TTL    Duration `json:"ttl,omitempty"`
+	Jitter Percent  `json:"jitter,omitempty"` // of TTL, at most so much longer, by the key's name; 0: none
 }
 
 // Defuse is the action that sets keys aside just before they expire.
 type Defuse struct {
-	Lead Duration // before the expiry
+	Lead Duration `json:"lead,omitempty"` // before the expiry
 }
 
 // DefaultLead is how long before its expiry a key is defused.
@@ -83,9 +83,9 @@ const DefaultLead = Duration(2e9)
 // PruneIndex is the action that removes old entries of an index, and the keys
 // that they stand for.
 type PruneIndex struct {
-	OlderThan Duration
-	Value     string   // the unit of a hash's values, a sorted set's scores
-	Also      []string // names of keys that go with an entry: "client:%entry%"
+	OlderThan Duration `json:"older_than,omitempty"`
+	Value     string   `json:"value,omitempty"` // the unit of a hash's values, a sorted set's scores
+	Also      []string `json:"also,omitempty"`  // names of keys that go with an entry: "client:%entry%"
 }
 
 // EntryMark stands, in a template of Also, for the name of an index entry.

@@ -53,19 +53,19 @@ type TLS struct {
 // Select is the rule that a key must meet. Every field that is set must
 // hold; within Match, Prefix and Types one of the entries is enough.
 type Select struct {
-	Match       []string // globs as Redis' own SCAN MATCH reads them
-	Prefix      []string // literal beginnings
-	Exclude     []string // globs that take a key out again
-	Types       []string // string, list, set, zset, hash, stream, or a module type
-	MinElements int64    // 0: no condition
-	MinBytes    Size     // 0: no condition; as MEMORY USAGE estimates
-	NoTTL       bool
-	TTLUnder    Duration // 0: no condition; needs a TTL
-	TTLOver     Duration // 0: no condition; needs a TTL
-	IdleOver    Duration // 0: no condition; not read or written to for longer
+	Match       []string `json:"match,omitempty"`        // globs as Redis' own SCAN MATCH reads them
+	Prefix      []string `json:"prefix,omitempty"`       // literal beginnings
+	Exclude     []string `json:"exclude,omitempty"`      // globs that take a key out again
+	Types       []string `json:"types,omitempty"`        // string, list, set, zset, hash, stream, or a module type
+	MinElements int64    `json:"min_elements,omitempty"` // 0: no condition
+	MinBytes    Size     `json:"min_bytes,omitempty"`    // 0: no condition; as MEMORY USAGE estimates
+	NoTTL       bool     `json:"no_ttl,omitempty"`
+	TTLUnder    Duration `json:"ttl_under,omitempty"` // 0: no condition; needs a TTL
+	TTLOver     Duration `json:"ttl_over,omitempty"`  // 0: no condition; needs a TTL
+	IdleOver    Duration `json:"idle_over,omitempty"` // 0: no condition; not read or written to for longer
 	// IdlePrimaryOnly judges idle time without asking the replicas.
-	IdlePrimaryOnly bool
-	AllKeys         bool // the consent that acting without a name filter needs
+	IdlePrimaryOnly bool `json:"idle_primary_only,omitempty"`
+	AllKeys         bool `json:"all_keys,omitempty"` // the consent that acting without a name filter needs
 }
 
 // Limits end a run before it does more than was meant. Zero means no limit.

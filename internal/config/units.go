@@ -236,3 +236,30 @@ func bareNumber(text string) bool {
 	number, name, rest := cutNumber(strings.TrimLeft(text, "+-"))
 	return number != "" && name == "" && rest == ""
 }
+
+// MarshalText writes what ParseDuration reads.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText is ParseDuration.
+func (d *Duration) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseDuration(string(text))
+	return err
+}
+
+// MarshalText writes what ParseSize reads.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText is ParseSize.
+func (s *Size) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseSize(string(text))
+	return err
+}
+
+// MarshalText writes what ParsePercent reads.
+func (p Percent) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText is ParsePercent.
+func (p *Percent) UnmarshalText(text []byte) (err error) {
+	*p, err = ParsePercent(string(text))
+	return err
+}
