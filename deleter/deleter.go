@@ -57,6 +57,7 @@ type Options struct {
 	Keeper    Keeper
 	Shortener Shortener
 	Pruner    Pruner
+	Shrinker  Shrinker
 	Clock     func() time.Time // the shard's, by which kept keys are due; nil: ours
 }
 
@@ -122,6 +123,9 @@ func (d *Deleter) Act(ctx context.Context, orders []Order, done func(Result)) er
 		return err
 	}
 	if err := d.trimAll(ctx, byMethod[Cut], done); err != nil {
+		return err
+	}
+	if err := d.inPlaceAll(ctx, byMethod[InPlace], done); err != nil {
 		return err
 	}
 	return d.keepAll(ctx, byMethod[Keep], done)
@@ -220,7 +224,7 @@ func notActed(r Result, reply Reply) Result {
 	r.Batches = 0
 	switch {
 	case reply.Err != nil:
-		r.Outcome, r.Reason = Failed, reason(reply.Err)
+		r.Outcome, r.Reason, r.Moving = Failed, reason(reply.Err), moving(reply.Err)
 	case reply.Status == StillGone:
 		r.Outcome = Gone
 	default:

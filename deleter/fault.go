@@ -51,6 +51,12 @@ func inDoubt(err error) bool {
 	return err != nil && !errors.As(err, &key) && !errors.As(err, &reply)
 }
 
+// moving reports whether a slot is on its way to another node: what needs two
+// names in it is refused, and what is gone may be there already.
+func moving(err error) bool {
+	return redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK ")
+}
+
 // reason is an error in the words of a report.
 func reason(err error) string {
 	switch {
@@ -58,7 +64,7 @@ func reason(err error) string {
 		return "it was written to each time between the look and the act"
 	case errors.Is(err, context.Canceled):
 		return "the run was interrupted"
-	case redis.HasErrorPrefix(err, "TRYAGAIN"), redis.HasErrorPrefix(err, "ASK "), redis.HasErrorPrefix(err, "MOVED "):
+	case moving(err), redis.HasErrorPrefix(err, "MOVED "):
 		return "slot moving: " + err.Error()
 	}
 	return err.Error()

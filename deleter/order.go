@@ -45,7 +45,12 @@ type Order struct {
 	ExpireAt time.Time
 	Evidence Evidence
 
-	run []any // the command that is sent if the evidence holds, less the key
+	// InPlace consents to a drain under the key's own name where it can't be
+	// set aside.
+	InPlace bool
+
+	run  []any // the command that is sent if the evidence holds, less the key
+	most int64 // elements that it may have; 0: any number
 }
 
 // Evidence is the part of a rule that a key can stop meeting. A zero field is
@@ -87,6 +92,9 @@ func (o *Order) holds(f facts) bool {
 		return false
 	}
 	if e.IdleOver > 0 && f.Idle < e.idleSeconds() {
+		return false
+	}
+	if o.most > 0 && f.Elements > o.most {
 		return false
 	}
 	if e.MinElements > 0 && f.Elements < e.MinElements || e.MinBytes > 0 && f.Bytes < e.MinBytes {
@@ -147,5 +155,6 @@ type Result struct {
 	Took     time.Duration
 	Slowest  time.Duration // the longest call
 	Due      time.Time     // of what is kept: when it may be removed
+	Moving   bool          // failed, for its slot is on the way to another node: it may go later
 	Reason   string        // in words, where the outcome needs it
 }

@@ -47,8 +47,11 @@ func plan(o *Order, can *Abilities) (Method, error) {
 		return Expire, o.mayExpire(can)
 	}
 	m, err := choose(o, can)
+	if m == Drain && can.NoRename && o.InPlace {
+		return InPlace, o.mayShrink(can)
+	}
 	if (m == Drain || m == Keep) && can.NoRename {
-		return "", fmt.Errorf("it has to be set aside, and the server refuses RENAMENX or PERSIST; grant the user +renamenx +persist")
+		return "", fmt.Errorf("it has to be set aside, and the server refuses RENAMENX or PERSIST; grant the user +renamenx +persist, or consent to a drain under its own name with --in-place")
 	}
 	return m, err
 }
@@ -88,6 +91,19 @@ func (o *Order) inline() bool {
 		few = 64 * 128
 	}
 	return o.Bytes > stepBytes && o.Elements <= few
+}
+
+// mayShrink says why a key can't be drained under its own name.
+func (o *Order) mayShrink(can *Abilities) error {
+	switch {
+	case o.Type == "stream" || lengths[o.Type] == "":
+		return fmt.Errorf("a %s can't be drained in place; grant the user +renamenx +persist", o.Type)
+	case o.Evidence.IdleOver > 0:
+		return fmt.Errorf("idle time can't be judged together with a drain in place; grant the user +renamenx +persist")
+	case (o.Evidence.TTLUnder > 0 || o.Evidence.TTLOver > 0) && !can.WatchSeesPersist:
+		return fmt.Errorf("before 6.0.7 a TTL can't be judged together with a drain in place; grant the user +renamenx +persist")
+	}
+	return nil
 }
 
 func choose(o *Order, can *Abilities) (Method, error) {

@@ -44,6 +44,19 @@ func (k *worker) act(ctx context.Context, keys []scanner.Key) error {
 	return ctx.Err()
 }
 
+// maxPutOff bounds the keys in moving slots that are tried again at the end.
+const maxPutOff = 10_000
+
+// again acts on the keys that were put off, for the last time.
+func (k *worker) again(ctx context.Context) error {
+	keys := k.putOff
+	k.putOff, k.last = nil, true
+	if err := k.act(ctx, keys); !errors.Is(err, scanner.ErrStop) {
+		return err
+	}
+	return nil
+}
+
 func (k *worker) actOn(ctx context.Context, keys []scanner.Key) error {
 	orders := make([]deleter.Order, len(keys))
 	for i := range keys {
@@ -59,6 +72,11 @@ func (k *worker) actOn(ctx context.Context, keys []scanner.Key) error {
 	told := make([]bool, len(orders))
 	err := k.del.Act(ctx, orders, func(r deleter.Result) {
 		told[r.Order.ID] = true
+		if r.Moving && !k.last && len(k.putOff) < maxPutOff {
+			k.putOff = append(k.putOff, keys[r.Order.ID])
+			k.release(&keys[r.Order.ID])
+			return
+		}
 		k.outcome(&r, &keys[r.Order.ID])
 		if !took(r.Outcome) {
 			k.release(&keys[r.Order.ID])
@@ -96,7 +114,7 @@ func (k *worker) order(key *scanner.Key) deleter.Order {
 	}
 	o := deleter.Order{
 		Key: key.Name, Type: key.Type, Encoding: key.Encoding, Elements: key.Elements, Bytes: key.Bytes,
-		Method: deleter.Method(method), TTL: key.TTL, Keep: k.keepFor(), AllowStall: k.allowStall(),
+		Method: deleter.Method(method), TTL: key.TTL, Keep: k.keepFor(), AllowStall: k.allowStall(), InPlace: k.inPlace(),
 		Evidence: deleter.Evidence{
 			MinElements: k.rule.MinElements, MinBytes: k.rule.MinBytes, NoTTL: k.rule.NoTTL,
 			TTLUnder: k.rule.TTLUnder, TTLOver: k.rule.TTLOver, Lasting: k.rule.Lasting, IdleOver: k.rule.IdleOver,
@@ -232,7 +250,7 @@ func (k *worker) count(r *deleter.Result) {
 	}
 	k.elements += r.Elements
 	k.released += r.Bytes
-	if r.Method != deleter.Drain && r.Method != deleter.Cut { // those were counted as they went
+	if r.Method != deleter.Drain && r.Method != deleter.Cut && r.Method != deleter.InPlace { // those were counted as they went
 		k.Progress.Elements.Add(r.Elements)
 	}
 	if took(r.Outcome) {

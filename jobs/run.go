@@ -263,6 +263,7 @@ func (w *run) named(ctx context.Context, workers []*worker) {
 	}
 	flush()
 	for _, k := range workers {
+		k.do(ctx, k.again)
 		k.complete = k.err == nil && ctx.Err() == nil
 	}
 }

@@ -152,6 +152,12 @@ func (k *worker) allowStall() time.Duration {
 	return 0
 }
 
+// inPlace is the consent to drain keys under their own names.
+func (k *worker) inPlace() bool {
+	d := k.Job.Action.Delete
+	return d != nil && d.InPlace
+}
+
 // clockSkew is how far a shard's clock may be from ours.
 const clockSkew = time.Minute
 

@@ -34,6 +34,8 @@ type worker struct {
 	defuse   *defuser            // of a run that defuses; else nil
 	indexes  indexes             // of a run that prunes them
 	settled  func(*deleter.Result)
+	putOff   []scanner.Key // in slots that were moving
+	last     bool          // they are tried for the last time
 
 	tally    *tally
 	scanned  int64
@@ -138,7 +140,7 @@ func (k *worker) newDeleter(ctx context.Context, gate *throttle.Gate) {
 	redis := deleter.NewRedis(k.shard.Client(), can)
 	o := deleter.Options{Can: can, Pruner: redis, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}, Clock: k.clock}
 	if k.Mode == Execute {
-		o.Journal, o.Keeper, o.Shortener = shardJournal{k.journal, k.shard.DB}, redis, redis
+		o.Journal, o.Keeper, o.Shortener, o.Shrinker = shardJournal{k.journal, k.shard.DB}, redis, redis, redis
 		var acting deleter.Gate = leased{gate, k.lease, &k.Progress.Elements}
 		if k.defuse != nil {
 			acting = k.defuse.gate(acting)
@@ -147,7 +149,7 @@ func (k *worker) newDeleter(ctx context.Context, gate *throttle.Gate) {
 		return
 	}
 	rehearsal := deleter.NewRehearsal(redis)
-	o.Keeper, o.Shortener = rehearsal, rehearsal
+	o.Keeper, o.Shortener, o.Shrinker = rehearsal, rehearsal, rehearsal
 	k.del = deleter.New(rehearsal, gate, o)
 }
 
@@ -244,6 +246,9 @@ func (k *worker) walk(ctx context.Context) error {
 	}
 	if !last {
 		return nil // a limit stopped it, which the summary tells
+	}
+	if err := k.again(ctx); err != nil {
+		return err
 	}
 	k.checked = time.Time{}
 	if err := k.check(ctx); err != nil {

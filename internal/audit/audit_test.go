@@ -249,3 +249,70 @@ func TestAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A full file is put aside, whoever writes; no line is lost, and the oldest
+// files go.
+func TestRotation(t *testing.T) {
+	dir := t.TempDir()
+	files := []*File{openFile(t, dir), openFile(t, dir)}
+	for _, f := range files {
+		f.most, f.kept = 2000, 1000
+	}
+	const each = 200
+	var wg sync.WaitGroup
+	for _, f := range files {
+		wg.Go(func() {
+			for range each {
+				if err := f.Intents([]jobs.Entry{intent("k")}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	paths, _ := filepath.Glob(filepath.Join(dir, "audit*.jsonl"))
+	total := 0
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += strings.Count(string(data), "\n")
+		if len(data) > 3*2000 {
+			t.Errorf("%s has %d bytes", path, len(data))
+		}
+	}
+	if total != 2*each || len(paths) < 10 {
+		t.Errorf("%d lines in %d files, want %d", total, len(paths), 2*each)
+	}
+
+	files[0].kept = 3
+	for range 50 {
+		if err := files[0].Intents([]jobs.Entry{intent("k")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if paths, _ := filepath.Glob(filepath.Join(dir, "audit-*.jsonl")); len(paths) != 3 {
+		t.Errorf("%d files were kept, want 3", len(paths))
+	}
+}
+
+func TestRotationByAge(t *testing.T) {
+	dir := t.TempDir()
+	old := intent("old")
+	old.Time = time.Now().Add(-maxAge - time.Hour)
+	f := openFile(t, dir)
+	if err := errors.Join(f.Intents([]jobs.Entry{old}), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f = openFile(t, dir)
+	if err := errors.Join(f.Intents([]jobs.Entry{intent("new")}), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(t, dir); len(got) != 1 || got[0]["key"] != "new" {
+		t.Errorf("%v", got)
+	}
+	if paths, _ := filepath.Glob(filepath.Join(dir, "audit-*.jsonl")); len(paths) != 1 {
+		t.Errorf("put aside: %v", paths)
+	}
+}
