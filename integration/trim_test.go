@@ -1,0 +1,221 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// noScripts makes a server judge by WATCH.
+const noScripts option = "rename-command EVAL \"\"\nrename-command EVALSHA \"\""
+
+// way is one of the two ways in which keyjanitor judges and acts in one step.
+type way struct {
+	name string
+	opts []option
+}
+
+// waysOf are those that a server has: 2.8 replicates scripts by their text and
+// is never sent one.
+func waysOf(b serverBinary) []way {
+	watch := way{"by WATCH", []option{noScripts}}
+	if !b.since(3, 2) {
+		return []way{watch}
+	}
+	return []way{{"by script", nil}, watch}
+}
+
+func eachWay(t *testing.T, fn func(t *testing.T, b serverBinary, w way)) {
+	t.Helper()
+	eachServer(t, func(t *testing.T, b serverBinary) {
+		for _, w := range waysOf(b) {
+			t.Run(w.name, func(t *testing.T) { fn(t, b, w) })
+		}
+	})
+}
+
+func (w way) scripts() bool { return w.opts == nil }
+
+func (b serverBinary) hasStreams() bool { return b.since(5, 0) }
+
+// content is what a list, a sorted set or a stream holds, in order; of a
+// stream the ids.
+func (s *server) content(t *testing.T, db int, key string) (out []string) {
+	t.Helper()
+	var rows []any
+	switch kind := s.do(t, db, "TYPE", key); kind {
+	case "list":
+		rows, _ = s.do(t, db, "LRANGE", key, 0, -1).([]any)
+	case "zset":
+		rows, _ = s.do(t, db, "ZRANGE", key, 0, -1).([]any)
+	case "stream":
+		rows, _ = s.do(t, db, "XRANGE", key, "-", "+").([]any)
+		for i := range rows {
+			rows[i] = rows[i].([]any)[0]
+		}
+	case "none":
+	default:
+		t.Fatalf("%q is a %v", key, kind)
+	}
+	for _, row := range rows {
+		out = append(out, row.(string))
+	}
+	return out
+}
+
+// mustHold fails unless a key holds exactly these.
+func (s *server) mustHold(t *testing.T, key string, want []string) {
+	t.Helper()
+	got := s.content(t, 0, key)
+	if slices.Equal(got, want) {
+		return
+	}
+	edge := func(list []string) string {
+		if len(list) > 6 {
+			return fmt.Sprintf("%q…%q", list[:3], list[len(list)-3:])
+		}
+		return fmt.Sprintf("%q", list)
+	}
+	t.Errorf("%s holds %d: %s; want %d: %s", key, len(got), edge(got), len(want), edge(want))
+}
+
+// xadd adds entries to a stream. The reply to each is two lines.
+func (l *loader) xadd(key string, ids ...string) {
+	for _, id := range ids {
+		l.cmd("XADD", key, id, "f", "v")
+		l.sent++
+	}
+}
+
+// end is where a trim by number keeps entries.
+type end struct{ name, kind string }
+
+var ends = []end{{"head", "list"}, {"tail", "list"}, {"highest", "zset"}, {"lowest", "zset"}, {"newest", "stream"}}
+
+// endsOf are those that a server has types for.
+func endsOf(b serverBinary) []end {
+	if b.hasStreams() {
+		return ends
+	}
+	return ends[:4]
+}
+
+// kept are the n entries at an end.
+func (e end) kept(all []string, n int) []string {
+	n = min(n, len(all))
+	if e.name == "head" || e.name == "lowest" {
+		return all[:n]
+	}
+	return all[len(all)-n:]
+}
+
+// A trim to N leaves the N at the kept end, whatever the length was, and
+// nothing of what a rule does not name is touched. Doing it again does
+// nothing.
+func TestTrimToNumber(t *testing.T) {
+	t.Parallel()
+	const keep = 100
+	eachWay(t, func(t *testing.T, b serverBinary, w way) {
+		d := standalone(t, b, w.opts...)
+		m := d.masters[0]
+		bystand(t, d, 0, 100)
+		l := newLoader(t, m.addr, 0)
+		for _, kind := range []string{"list", "zset", "stream"} {
+			if kind == "stream" && !b.hasStreams() {
+				continue
+			}
+			for _, n := range []int{1, keep - 1, keep, keep + 1, keep + 100, 20_000} {
+				for _, e := range ends {
+					if e.kind == kind {
+						l.entries(kind, fmt.Sprintf("trim:%s:%d", e.name, n), n)
+					}
+				}
+			}
+		}
+		// Others under the same names, which no trim of theirs fits.
+		for _, kind := range []string{"hash", "set", "string"} {
+			l.fill(kind, "trim:other:"+kind, 3000)
+		}
+		l.close()
+		o := newOperator(t)
+		for _, e := range endsOf(b) {
+			t.Run(e.name, func(t *testing.T) {
+				before := digestOf(t, d)
+				want := map[string][]string{}
+				var removed, longer int64
+				for k := range before {
+					all := m.contentOf(t, k, e)
+					if all == nil {
+						continue
+					}
+					want[k.name] = e.kept(all, keep)
+					if len(all) > keep {
+						longer++
+						removed += int64(len(all) - keep)
+					}
+				}
+				base := args("clean", "--url", d.url(), "--prefix", "trim:"+e.name+":", "--action", "trim", "--keep", keep, "--keep-end", e.name, "--format", "json")
+				if e.kind == "stream" && !w.scripts() {
+					// What groups wait for can't be told without a script.
+					s := o.run(t, args(base, "--execute")...).exit(3).summary()
+					s.outcomes(map[string]int64{"failed": longer})
+					if !strings.Contains(s.Findings[0].Reason, "+eval") {
+						s.from.error("does not say what is missing")
+					}
+					mustEqual(t, before, digestOf(t, d))
+					return
+				}
+				s := o.run(t, base...).exit(0).summary()
+				mustEqual(t, before, digestOf(t, d))
+				s.outcomes(map[string]int64{"would_act": longer})
+
+				obs := observe(t, d)
+				s = o.run(t, args(base, "--execute")...).exit(0).summary()
+				obs.nothingForbidden(t)
+				s.outcomes(map[string]int64{"trimmed": longer})
+				if *s.ElementsRemoved != removed {
+					s.from.error("elements_removed %d, want %d", *s.ElementsRemoved, removed)
+				}
+				for key, list := range want {
+					m.mustHold(t, key, list)
+				}
+				after := digestOf(t, d)
+				for k, is := range after {
+					if _, trimmed := want[k.name]; !trimmed && is.sum != before[k].sum {
+						t.Errorf("%v was touched", k)
+					}
+				}
+				o.run(t, args(base, "--execute")...).exit(0).summary().outcomes(nil)
+				mustEqual(t, after, digestOf(t, d))
+			})
+		}
+	})
+}
+
+// contentOf is the content of a key that a test made for one end; nil for
+// others.
+func (s *server) contentOf(t *testing.T, k keyID, e end) []string {
+	var n int
+	if got, _ := fmt.Sscanf(k.name, "trim:"+e.name+":%d", &n); got != 1 {
+		return nil
+	}
+	return s.content(t, 0, k.name)
+}
+
+// entries fills a key with n entries whose order tells when they came.
+func (l *loader) entries(kind, key string, n int) {
+	switch kind {
+	case "list":
+		l.fill("list", key, n)
+	case "zset":
+		for i := range n {
+			l.cmd("ZADD", key, strconv.Itoa(i/3+1), fmt.Sprintf("member:%08d", i))
+		}
+	case "stream":
+		for i := range n {
+			l.xadd(key, fmt.Sprintf("%d-%d", 1_000_000+i/3, i%3+1))
+		}
+	}
+}
