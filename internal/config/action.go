@@ -191,8 +191,11 @@ func (t *Trim) problems(types []string) []Problem {
 			add("", "this trims keys of type %s, and the rule also selects %s; write a job of its own for each", typ, other)
 		}
 	}
-	if t.ForceUnacknowledged && typ != "stream" {
+	switch {
+	case t.ForceUnacknowledged && typ != "stream":
 		add("force_unacknowledged", "is for streams; delete it")
+	case t.Keep != nil && *t.Keep == 0 && typ == "stream" && !t.ForceUnacknowledged:
+		add("keep", "0 removes streams whole, with what their groups have not acknowledged; write a delete, or force it")
 	}
 	return ps
 }
