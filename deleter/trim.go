@@ -54,6 +54,9 @@ func (t *Trim) Type() string {
 // fits says why a key can't be trimmed like this.
 func (t *Trim) fits(o *Order, can *Abilities) error {
 	want := t.Type()
+	if err := o.blind(can); err != nil {
+		return err
+	}
 	switch {
 	case want != "" && o.Type != want, want == "" && o.Type != "zset" && o.Type != "stream":
 		return fmt.Errorf("a %s can't be trimmed like this", o.Type)
@@ -61,8 +64,6 @@ func (t *Trim) fits(o *Order, can *Abilities) error {
 		return fmt.Errorf("to keep %d entries is to remove the key; delete it", t.Keep)
 	case o.Type == "stream" && !can.Script:
 		return fmt.Errorf("what groups have not acknowledged can only be told from the rest by a script; grant the user +eval +evalsha")
-	case o.Evidence.IdleOver > 0 && !can.Script:
-		return fmt.Errorf("idle time can only be judged together with a trim by a script; grant the user +eval +evalsha")
 	}
 	return nil
 }
