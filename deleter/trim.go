@@ -297,6 +297,9 @@ func (s *Redis) plain(ctx context.Context, o Order) Reply {
 func (s *Redis) shortenStream(ctx context.Context, o Order, n int) Shortened {
 	keep, before := o.Trim.Keep, ""
 	if o.Trim.End == "" {
+		if o.Trim.Before <= 0 { // no id is of a time before 1970
+			return Shortened{Reply: Reply{Status: Enough}}
+		}
 		keep, before = 0, strconv.FormatInt(o.Trim.Before-1, 10)
 	}
 	force := "0"
