@@ -219,3 +219,117 @@ func (l *loader) entries(kind, key string, n int) {
 		}
 	}
 }
+
+// A trim that keeps nothing is a delete of what it would trim, and says so.
+func TestTrimKeepsNothing(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, b serverBinary, w way) {
+		d := standalone(t, b, w.opts...)
+		m := d.masters[0]
+		fill := func() {
+			d.flush(t)
+			for _, kind := range kinds {
+				load(t, d, 0, kind, "q:"+kind, 2000)
+			}
+			if b.hasStreams() {
+				l := newLoader(t, m.addr, 0)
+				l.entries("stream", "q:stream", 2000)
+				l.close()
+				group(t, m, "q:stream", "g", 0)
+			}
+		}
+		o := newOperator(t)
+		for _, e := range endsOf(b) {
+			fill()
+			before := digestOf(t, d)
+			base := args("clean", "--url", d.url(), "--prefix", "q:", "--action", "trim", "--keep", 0, "--keep-end", e.name, "--format", "json")
+			if e.kind == "stream" {
+				// With it would go what a group has not acknowledged.
+				o.run(t, args(base, "--execute")...).exit(2).says("acknowledged")
+				mustEqual(t, before, digestOf(t, d))
+				base = args(base, "--force-unacknowledged")
+			}
+			s := o.run(t, base...).exit(0).summary()
+			s.outcomes(map[string]int64{"would_act": 1})
+			mustEqual(t, before, digestOf(t, d))
+			s = o.run(t, args(base, "--execute")...).exit(0).summary()
+			mustEqual(t, before, digestOf(t, d), keyID{0, "q:" + e.kind})
+			if s.removed() != 1 || !strings.Contains(strings.Join(s.Notes, " "), "deleted") {
+				s.from.error("%s: %d removed, and it has to be said that it is a delete", e.name, s.removed())
+			}
+		}
+	})
+}
+
+// The rule is judged again by the command that trims: what was changed when
+// that was already on its way stays as it is.
+func TestTrimRechecks(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, b serverBinary, w way) {
+		d := standalone(t, b, w.opts...)
+		m := d.masters[0]
+		for _, action := range [][]string{
+			{"--action", "trim", "--keep", "10", "--keep-end", "tail", "--type", "list"},
+			{"--action", "trim", "--older-than", "1h", "--score", "unix_seconds"},
+			{"--action", "expire", "--ttl", "1m"},
+		} {
+			kind := map[bool]string{true: "zset", false: "list"}[action[2] == "--older-than"]
+			for _, c := range []struct {
+				name   string
+				flags  []string
+				change []string
+			}{
+				{"shorter", []string{"--min-elements", "900"}, []string{map[string]string{"list": "LTRIM", "zset": "ZREMRANGEBYRANK"}[kind], "k", "0", "199"}},
+				{"no TTL any more", []string{"--ttl-under", "2h"}, []string{"PERSIST", "k"}},
+				{"longer TTL", []string{"--ttl-under", "2h"}, []string{"EXPIRE", "k", "10000"}},
+				{"shorter TTL", []string{"--ttl-over", "30m"}, []string{"EXPIRE", "k", "100"}},
+				{"another type", nil, []string{"RENAME", "other", "k"}},
+				{"gone", nil, []string{"DEL", "k"}},
+			} {
+				if action[1] == "expire" && c.name == "another type" && len(c.flags) == 0 {
+					continue // any type gets a TTL
+				}
+				// PERSIST right before EXEC is what no WATCH before 6.0.7 tells.
+				for _, at := range []string{"EVALSHA", "WATCH", "MULTI", "EXEC"} {
+					if (at == "EVALSHA") != w.scripts() {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s %s, %s at %s", action[1], kind, c.name, at), func(t *testing.T) {
+						d.flush(t)
+						load(t, d, 0, kind, "k", 1000)
+						load(t, d, 0, "hash", "other", 1000)
+						m.do(t, 0, "EXPIRE", "k", 3600)
+						other := newWire(t, m.addr)
+						done := false
+						var want digest
+						p := startProxy(t, m, func(p *passing) {
+							about := slices.Contains(p.near, "k") || slices.Contains(p.args, "k")
+							if done || !about || p.verb() != at {
+								return
+							}
+							done = true
+							if _, err := other.send(c.change); err != nil {
+								t.Error(err)
+							}
+							want = digestOf(t, d)
+						}, nil)
+						o := newOperator(t)
+						r := o.run(t, args("clean", through(t, o, d, []*proxy{p}), "--prefix", "k", action, c.flags, "--execute", "--format", "json")...).exit(0, 3)
+						if len(c.flags) > 0 && strings.HasPrefix(c.flags[0], "--ttl") && !w.scripts() && !b.since(6, 2) {
+							r.exit(3).summary().outcomes(map[string]int64{"failed": 1})
+							return
+						}
+						if !done {
+							r.fatal("%s was never sent", at)
+						}
+						mustEqual(t, want, digestOf(t, d))
+						s := r.exit(0).summary()
+						if s.Outcomes["changed"]+s.Outcomes["gone"] != 1 {
+							r.error("neither changed nor gone")
+						}
+					})
+				}
+			}
+		}
+	})
+}
