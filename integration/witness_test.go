@@ -199,6 +199,16 @@ func (n *noise) around(at time.Time) (worst time.Duration) {
 	return worst
 }
 
+// most is the longest of all.
+func (n *noise) most() (worst time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, d := range n.worst {
+		worst = max(worst, d)
+	}
+	return worst
+}
+
 // probe is a neighbour: a client that sends PING every millisecond and notes
 // how long each answer took. It is reported and never judged tightly.
 type probe struct {
