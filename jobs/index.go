@@ -31,8 +31,11 @@ func (x *indexes) meet(k *worker, keys []scanner.Key, own []string) {
 		}
 	}
 	for _, key := range keys {
+		at := slices.IndexFunc(x.keys, func(seen scanner.Key) bool { return seen.Name == key.Name })
 		switch {
-		case slices.ContainsFunc(x.keys, func(seen scanner.Key) bool { return seen.Name == key.Name }):
+		case at >= 0 && x.keys[at].Type == "": // so far only what is pending of it was met
+			x.keys[at] = key
+		case at >= 0:
 		case len(x.keys) >= maxIndexes:
 			x.missed++
 		default:
