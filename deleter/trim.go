@@ -62,6 +62,8 @@ func (t *Trim) fits(o *Order, can *Abilities) error {
 		return fmt.Errorf("a %s can't be trimmed like this", o.Type)
 	case want != "" && t.Keep < 1:
 		return fmt.Errorf("to keep %d entries is to remove the key; delete it", t.Keep)
+	case o.Evidence.IdleOver > 0 && !can.NoTouch && o.Type != "stream":
+		return fmt.Errorf("to ask how long it is resets its idle time on a server without CLIENT NO-TOUCH (7.2); trim without idle_over")
 	case o.Type == "stream" && !can.Script:
 		return fmt.Errorf("what groups have not acknowledged can only be told from the rest by a script; grant the user +eval +evalsha")
 	}
@@ -351,6 +353,7 @@ end
 
 // Shorten looks whether there is something to remove.
 func (r *Rehearsal) Shorten(ctx context.Context, o Order, n int) Shortened {
+	o = r.untouched([]Order{o})[0]
 	pipe := r.s.rdb.Pipeline()
 	seen := r.s.look(ctx, pipe, []Order{o})
 	_, _ = pipe.Exec(ctx) // each reply is looked at below
