@@ -91,19 +91,27 @@ type PruneIndex struct {
 // EntryMark stands, in a template of Also, for the name of an index entry.
 const EntryMark = "%entry%"
 
+// Kinds are the names of the actions that are set.
+func (a Action) Kinds() []string {
+	var names []string
+	for _, one := range []struct {
+		name string
+		set  bool
+	}{
+		{"delete", a.Delete != nil}, {"trim", a.Trim != nil}, {"expire", a.Expire != nil},
+		{"defuse", a.Defuse != nil}, {"prune_index", a.PruneIndex != nil},
+	} {
+		if one.set {
+			names = append(names, one.name)
+		}
+	}
+	return names
+}
+
 // Kind is the name of the action that is set; "" if none is.
 func (a Action) Kind() string {
-	switch {
-	case a.Delete != nil:
-		return "delete"
-	case a.Trim != nil:
-		return "trim"
-	case a.Expire != nil:
-		return "expire"
-	case a.Defuse != nil:
-		return "defuse"
-	case a.PruneIndex != nil:
-		return "prune_index"
+	if names := a.Kinds(); len(names) > 0 {
+		return names[0]
 	}
 	return ""
 }
