@@ -333,3 +333,66 @@ func TestTrimRechecks(t *testing.T) {
 		}
 	})
 }
+
+// Jobs trim as the command line does, and the audit tells of each key.
+func TestTrimJobs(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, b serverBinary) {
+		d := standalone(t, b)
+		m := d.masters[0]
+		bystand(t, d, 0, 50)
+		now := int(m.clockOf(t, "unix_seconds"))
+		l := newLoader(t, m.addr, 0)
+		want := map[string][]string{}
+		for i := range 3 {
+			n := strconv.Itoa(i)
+			l.entries("list", "queue:"+n, 2000)
+			for j := range 2000 {
+				l.cmd("ZADD", "delay:"+n, strconv.Itoa(now-(2000-j)*1000), strconv.Itoa(j))
+			}
+			if b.hasStreams() {
+				for j := range 2000 {
+					l.xadd("events:"+n, fmt.Sprintf("%d-%d", (now-(2000-j)*1000)*1000, j))
+				}
+			}
+		}
+		l.close()
+		for i := range 3 {
+			n := strconv.Itoa(i)
+			want["queue:"+n] = m.content(t, 0, "queue:"+n)[1900:]
+			// 86 steps of 1000 s are a day; the cutoff moves on while this runs,
+			// so half a step is left on either side.
+			want["delay:"+n] = m.content(t, 0, "delay:"+n)[2000-86:]
+			if b.hasStreams() {
+				want["events:"+n] = m.content(t, 0, "events:"+n)[2000-86:]
+			}
+		}
+		before := digestOf(t, d)
+		jobs := []job{
+			{name: "short-queues", prefix: "queue:", also: ", types: [list]", more: []string{"action: {trim: {keep: 100, keep_end: tail}}", "mode: execute"}},
+			{name: "old-delays", prefix: "delay:", also: ", types: [zset]", more: []string{"action: {trim: {older_than: 86500s, score: unix_seconds}}", "mode: execute"}},
+		}
+		if b.hasStreams() {
+			jobs = append(jobs, job{name: "old-events", prefix: "events:", also: ", types: [stream]", more: []string{"action: {trim: {older_than: 86500s}}", "mode: execute"}})
+		}
+		o := newOperator(t)
+		conf := o.config(t, d, "", jobs...)
+		for _, s := range o.run(t, "run", "--config", conf, "--all", "--report", "--format", "json").exit(0).runs() {
+			s.outcomes(map[string]int64{"would_act": 3})
+		}
+		mustEqual(t, before, digestOf(t, d))
+		for _, s := range o.run(t, "run", "--config", conf, "--all", "--format", "json").exit(0).runs() {
+			s.outcomes(map[string]int64{"trimmed": 3})
+		}
+		audit := o.state(t)
+		for key, list := range want {
+			m.mustHold(t, key, list)
+			if !strings.Contains(audit, key) {
+				t.Errorf("the audit does not tell of %s", key)
+			}
+		}
+		if !strings.Contains(audit, "trim: keep 100 tail") {
+			t.Error("the audit does not say what was done")
+		}
+	})
+}
