@@ -156,7 +156,7 @@ func TestTrimScoreMoves(t *testing.T) {
 				d := standalone(t, b, w.opts...)
 				m := d.masters[0]
 				l := newLoader(t, m.addr, 0)
-				for i := range 6000 {
+				for i := range 2500 {
 					at := 1000
 					if form == "zset" {
 						at += i

@@ -150,8 +150,8 @@ func TestPruneIndex(t *testing.T) {
 func pruneScene(t *testing.T, d *deployment, kind, unit string) {
 	d.flush(t)
 	bystand(t, d, 0, 300)
-	old := append(numbered("old:", 700), hostileNames()...)
-	x := index(t, d, "clients:seen", kind, unit, old, numbered("young:", 300))
+	old := append(numbered("old:", 300), hostileNames()...)
+	x := index(t, d, "clients:seen", kind, unit, old, numbered("young:", 100))
 	s := d.owner(x.key)
 	// Entries that tell no time; nobody knows how old they are.
 	other := map[string]string{"no number": "yesterday", "empty": "", "nan": "nan"}
@@ -223,7 +223,7 @@ func TestPruneSeenAgain(t *testing.T) {
 		for _, kind := range []string{"hash", "zset"} {
 			t.Run(kind, func(t *testing.T) {
 				d.flush(t)
-				old := numbered("old:", 600)
+				old := numbered("old:", 120)
 				x := index(t, d, "clients:seen", kind, "unix_seconds", old, numbered("young:", 100))
 				before := digestOf(t, d)
 				now := m.clockOf(t, "unix_seconds")
@@ -242,7 +242,7 @@ func TestPruneSeenAgain(t *testing.T) {
 						return
 					}
 					for i := range 5 {
-						name := old[(n*53+i*97)%len(old)]
+						name := old[(n*53+i*41)%len(old)]
 						if there, _ := other.send([]string{"EXISTS", "client:" + name}); there[0] != ":1\r\n" {
 							continue // it was gone when it came back
 						}
@@ -380,7 +380,7 @@ func TestPruneKilled(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, b serverBinary) {
 		d := standalone(t, b)
-		pruneKilled(t, d, size.killRounds)
+		pruneKilled(t, d, max(2, size.killRounds/2))
 	})
 }
 
@@ -394,10 +394,10 @@ func pruneKilled(t *testing.T, d *deployment, rounds int) {
 		x := index(t, d, "clients:seen", []string{"hash", "zset"}[round%2], "unix_seconds", old, numbered("young:", 100))
 		before := digestOf(t, d)
 		o := newOperator(t)
-		r := o.start(t, x.prunes("--commands-per-second", 4000, "--execute")...)
+		r := o.start(t, x.prunes("--commands-per-second", 8000, "--execute")...)
 		// Between the first entry that is moved and the last key that goes.
 		eventually(t, 20*time.Second, "entries are moved", func() bool { return r.ended() || len(x.entries(t)) < len(x.ago) })
-		time.Sleep(time.Duration(rnd.Int64N(int64(600 * time.Millisecond))))
+		time.Sleep(time.Duration(rnd.Int64N(int64(300 * time.Millisecond))))
 		r.signal(syscall.SIGKILL)
 		<-r.done
 		mid := digestOf(t, d)

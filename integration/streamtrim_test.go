@@ -94,8 +94,10 @@ func TestTrimUnacknowledged(t *testing.T) {
 					}
 					base := args("clean", "--url", d.url(), "--match", "log", "--action", "trim", flags, "--format", "json")
 					before := digestOf(t, d)
-					o.run(t, base...).exit(0).summary().outcomes(map[string]int64{"would_act": 1})
-					mustEqual(t, before, digestOf(t, d))
+					if by == "number" {
+						o.run(t, base...).exit(0).summary().outcomes(map[string]int64{"would_act": 1})
+						mustEqual(t, before, digestOf(t, d))
+					}
 					s := o.run(t, args(base, "--execute")...).exit(0).summary()
 					m.mustHold(t, "log", all[first:])
 					what := map[bool]string{true: "trimmed", false: "changed"}[first > 0]
@@ -103,9 +105,11 @@ func TestTrimUnacknowledged(t *testing.T) {
 					if *s.ElementsRemoved != int64(first) {
 						s.from.error("elements_removed %d, want %d", *s.ElementsRemoved, first)
 					}
-					mid := digestOf(t, d)
-					o.run(t, args(base, "--execute")...).exit(0)
-					mustEqual(t, mid, digestOf(t, d))
+					if by == "number" {
+						mid := digestOf(t, d)
+						o.run(t, args(base, "--execute")...).exit(0)
+						mustEqual(t, mid, digestOf(t, d))
+					}
 					s = o.run(t, args(base, "--force-unacknowledged", "--execute")...).exit(0).summary()
 					m.mustHold(t, "log", all[len(all)-keep:])
 				})

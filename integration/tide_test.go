@@ -235,7 +235,7 @@ func (d *tide) rise() {
 func (d *tide) cut(c *passing) fate {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.calm && (d.trims(c.args) || c.verb() == "EXEC") && d.rnd.IntN(30) == 0 {
+	if !d.calm && (d.trims(c.args) || c.verb() == "EXEC") && d.rnd.IntN(50) == 0 {
 		d.cuts++
 		return unanswered
 	}
@@ -269,19 +269,23 @@ func TestTrimTide(t *testing.T) {
 		d := standalone(t, b, w.opts...)
 		m := d.masters[0]
 		rnd := seeded(t)
-		for _, e := range endsOf(b) {
+		for i, e := range endsOf(b) {
 			if e.kind == "stream" && !w.scripts() {
 				continue
 			}
 			t.Run(e.name, func(t *testing.T) {
-				for round, keep := range []int{1, 100} {
-					tide := newTide(t, m, e, fmt.Sprintf("tide:%s:%d", e.name, round), keep, keep+6000, rnd)
+				keeps := []int{1, 100}
+				if size.name == "small" { // each keeps one of the two by each way
+					keeps = keeps[(i+len(w.opts))%2:][:1]
+				}
+				for round, keep := range keeps {
+					tide := newTide(t, m, e, fmt.Sprintf("tide:%s:%d", e.name, round), keep, keep+4000, rnd)
 					p := startProxy(t, m, tide.between, tide.cut)
 					o := newOperator(t)
 					base := args("clean", through(t, o, d, []*proxy{p}), "--match", tide.key, "--action", "trim",
 						"--keep", keep, "--keep-end", e.name, "--execute", "--format", "json")
 					var codes []int
-					for range 6 {
+					for range 4 {
 						r := o.run(t, base...).exit(0, 1, 3)
 						if codes = append(codes, r.code); r.code == 0 {
 							break

@@ -290,7 +290,7 @@ func TestTrimRechecks(t *testing.T) {
 					continue // any type gets a TTL
 				}
 				// PERSIST right before EXEC is what no WATCH before 6.0.7 tells.
-				for _, at := range []string{"EVALSHA", "WATCH", "MULTI", "EXEC"} {
+				for _, at := range []string{"EVALSHA", "WATCH", "EXEC"} {
 					if (at == "EVALSHA") != w.scripts() {
 						continue
 					}
