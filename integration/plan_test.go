@@ -187,11 +187,10 @@ func TestPlanPlaces(t *testing.T) {
 			load(t, d, db, "set", "old:same", 5+db)
 			load(t, d, db, "set", "kept", 5)
 		}
-		before := digestOf(t, d)
 		o := newOperator(t)
 		o.run(t, "clean", "--url", d.url(), "--prefix", "old:", "--min-elements", "8", "--plan", "plan.jsonl").exit(0)
 		load(t, d, 0, "set", "old:same", 20) // it meets the rule by now, and is not in the plan
-		before = digestOf(t, d)
+		before := digestOf(t, d)
 		o.run(t, "clean", "--url", d.url(), "--apply", "plan.jsonl", "--execute").exit(0)
 		mustEqual(t, before, digestOf(t, d), keyID{3, "old:same"}, keyID{9, "old:same"})
 	})
