@@ -65,6 +65,7 @@ func actionFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "execute", Category: acting, Usage: "act; without it everything is judged and reported only"},
 		&cli.StringFlag{Name: "method", Category: acting, Value: "auto", Usage: "auto, unlink or drain"},
 		&cli.StringFlag{Name: "keep-for", Category: acting, Usage: "set keys aside and remove them only after `DURATION`; until then trash restore gives them back"},
+		&cli.BoolFlag{Name: "force-keep", Category: acting, Usage: "keep keys also where maxmemory-policy lets the server evict them from the trash"},
 		&cli.BoolFlag{Name: "in-place", Category: acting, Usage: "drain keys under their own names where the server lets nothing be set aside"},
 		&cli.StringFlag{Name: "allow-stall", Category: acting, Usage: "free strings that would stall the server for up to `DURATION` (default: 30ms)"},
 		stateDirFlag(),

@@ -7,11 +7,16 @@ import (
 
 // The purposes an ACL rule is made for.
 const (
-	PurposeScan   = "scan"
-	PurposeDelete = "delete"
-	PurposeTrim   = "trim"
-	PurposeExpire = "expire"
+	PurposeScan       = "scan"
+	PurposeDelete     = "delete"
+	PurposeTrim       = "trim"
+	PurposeExpire     = "expire"
+	PurposeDefuse     = "defuse"
+	PurposePruneIndex = "prune_index"
 )
+
+// Purposes are all of them, in the order in which they are shown.
+var Purposes = []string{PurposeScan, PurposeDelete, PurposeTrim, PurposeExpire, PurposeDefuse, PurposePruneIndex}
 
 // grant is one command a user must be allowed. A subcommand is written
 // "memory|usage"; Redis 6 takes that form for any command.
@@ -44,29 +49,29 @@ var deleteGrants = []grant{
 	{command: "xtrim"}, {command: "xinfo|groups"}, {command: "xpending"}, {command: "xack"}, {command: "xgroup|create"},
 }
 
-// trimGrants and expireGrants come on top of those for removing.
-var (
-	trimGrants   = []grant{{command: "xrange"}}
-	expireGrants = []grant{{command: "pexpireat"}, {command: "config|get"}}
-)
+// actionGrants come on top of those for removing keys.
+var actionGrants = map[string][]grant{
+	PurposeDelete:     nil,
+	PurposeTrim:       {{command: "xrange"}},
+	PurposeExpire:     {{command: "pexpireat"}, {command: "config|get"}},
+	PurposeDefuse:     nil,
+	PurposePruneIndex: {{command: "hget"}, {command: "hset"}, {command: "zscore"}, {command: "zrem"}, {command: "zrangebyscore"}},
+}
 
 // ACLRule returns the rule, in the words of ACL SETUSER, under which nothing
 // we send for the purpose is refused, written for this server's version. It
 // is empty for a purpose that is not known and before Redis 6, which has no
 // users, or where the version is unknown.
 func (s *Shard) ACLRule(purpose string) string {
-	var grants []grant
-	switch purpose {
-	case PurposeScan:
-		grants = scanGrants
-	case PurposeDelete:
-		grants = slices.Concat(scanGrants, deleteGrants)
-	case PurposeTrim:
-		grants = slices.Concat(scanGrants, deleteGrants, trimGrants)
-	case PurposeExpire:
-		grants = slices.Concat(scanGrants, deleteGrants, expireGrants)
+	grants := scanGrants
+	if purpose != PurposeScan {
+		more, known := actionGrants[purpose]
+		if !known {
+			return ""
+		}
+		grants = slices.Concat(scanGrants, deleteGrants, more)
 	}
-	if len(grants) == 0 || !s.Server.AtLeast(6, 0, 0) {
+	if !s.Server.AtLeast(6, 0, 0) {
 		return ""
 	}
 	rule := []string{"~*"}
