@@ -308,12 +308,7 @@ func (k *worker) closeInto(s *Summary, t *tally) {
 	}
 	s.Shards = append(s.Shards, part)
 	s.KeysScanned += k.scanned
-	t.merge(k.tally)
-	if a := s.ActSummary; a != nil {
-		a.Outcomes.add(&k.outcomes)
-		a.ElementsRemoved += k.elements
-		a.BytesReleased += k.released
-	}
+	k.actsInto(s, t)
 	note := func(n int64, format string) {
 		if n > 0 {
 			s.Notes = append(s.Notes, fmt.Sprintf("shard %s: "+format, k.shard.ID, n))
@@ -322,6 +317,16 @@ func (k *worker) closeInto(s *Summary, t *tally) {
 	note(k.orphans, "%d keys are in slots that the node does not own; they were left alone")
 	note(k.unmeasured, "the bytes of %d keys are unknown, for the server has no MEMORY USAGE for us; only strings were measured, by STRLEN")
 	note(k.waiting, "%d keys of the trash wait to be finished by a run that executes")
+}
+
+// actsInto adds to a run's summary what became of the shard's keys.
+func (k *worker) actsInto(s *Summary, t *tally) {
+	t.merge(k.tally)
+	if a := s.ActSummary; a != nil {
+		a.Outcomes.add(&k.outcomes)
+		a.ElementsRemoved += k.elements
+		a.BytesReleased += k.released
+	}
 }
 
 func (o *Outcomes) add(p *Outcomes) {

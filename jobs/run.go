@@ -104,6 +104,8 @@ type run struct {
 	lease   *lease
 	all     []*topology.Shard
 	cluster bool
+	opened  []*topology.Topology // again, when shards had to start over
+	retired []*worker            // whose place others took
 	cancel  context.CancelCauseFunc
 	keysErr error // of Keys
 
@@ -159,6 +161,11 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 	}
 	defer top.Close()
 	w.all, w.cluster = top.Shards(), top.Cluster
+	defer func() {
+		for _, t := range w.opened {
+			_ = t.Close() // everything that was to be said was answered
+		}
+	}()
 	w.summary.Notes = append(w.summary.Notes, top.Notes...)
 
 	if q.Lock && q.Mode == Execute {
@@ -216,7 +223,7 @@ func (w *run) shards(ctx context.Context, shards []*topology.Shard) (*Summary, e
 	if w.Keys != nil {
 		w.named(ctx, workers)
 	} else {
-		w.parallel(ctx, workers, (*worker).walk)
+		workers = w.walkAll(ctx, workers)
 	}
 	if w.Job.Action.PruneIndex != nil && w.Mode != Scan {
 		w.prune(ctx, workers)
@@ -362,6 +369,12 @@ func (w *run) close(ctx context.Context, workers []*worker) (*Summary, error) {
 	s.Complete = w.keysErr == nil
 	failed, useful, undrained := 0, 0, int64(0)
 	var state error
+	if w.Mode == Execute { // what was done stays done
+		for _, k := range w.retired {
+			k.actsInto(s, w.tally)
+			undrained += k.undrained
+		}
+	}
 	for _, k := range workers {
 		k.closeInto(s, w.tally)
 		s.Complete = s.Complete && k.complete

@@ -256,7 +256,7 @@ func (k *worker) walk(ctx context.Context) error {
 	}
 	switch {
 	case k.moved > 0:
-		return fmt.Errorf("the slots of %d keys moved away during the scan", k.moved)
+		return fmt.Errorf("%w: %d keys", errMoved, k.moved)
 	case k.refused > 0:
 		return fmt.Errorf("%d keys could not be looked at: %w", k.refused, k.refusedErr)
 	}

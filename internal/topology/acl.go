@@ -29,7 +29,7 @@ type grant struct {
 // included. HELLO and AUTH need no grant.
 var scanGrants = []grant{
 	{command: "ping"}, {command: "info"}, {command: "select"}, {command: "dbsize"},
-	{command: "cluster|slots"}, {command: "cluster|myid"},
+	{command: "cluster|slots"}, {command: "cluster|nodes"}, {command: "cluster|myid"},
 	{command: "command|info"}, {command: "command|docs", since: [3]int{7, 0, 0}},
 	{command: "client|no-touch", since: [3]int{7, 2, 0}},
 	{command: "scan"}, {command: "type"}, {command: "pttl"},
