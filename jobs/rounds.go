@@ -176,7 +176,7 @@ func settled(ctx context.Context, top *topology.Topology) bool {
 func (w *run) replace(workers []*worker, top *topology.Topology) (all, pending []*worker) {
 	w.all = top.Shards()
 	kept := map[*worker]bool{}
-	for _, s := range top.Shards() {
+	for _, s := range w.Part.share(top.Shards()) {
 		same := func(k *worker) bool {
 			return k.err == nil && k.complete && k.shard.ID == s.ID && slices.Equal(k.shard.Slots, s.Slots)
 		}

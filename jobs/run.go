@@ -68,10 +68,32 @@ type Request struct {
 	Top int
 	// Stream, if set, is given every finding once its fate is known.
 	Stream func(Finding) error
+	// Part is the share of the shards that the run is for.
+	Part Part
 	// Lock makes the run wait up to LockWait for other runs of its job.
 	Lock     bool
 	LockWait time.Duration
 }
+
+// Part is one worker's share of a deployment's shards: each Of-th of them,
+// in the order of their addresses or slots, from Index on. The zero Part is
+// all of them.
+type Part struct{ Index, Of int }
+
+// share is the part's shards.
+func (p Part) share(all []*topology.Shard) []*topology.Shard {
+	if p.Of == 0 {
+		return all
+	}
+	var mine []*topology.Shard
+	for i := p.Index; i < len(all); i += p.Of {
+		mine = append(mine, all[i])
+	}
+	return mine
+}
+
+// String is how a part is written in notes and in the name of a lock.
+func (p Part) String() string { return fmt.Sprintf("%d-of-%d", p.Index+1, p.Of) }
 
 // Runner carries out runs. Its fields must not change while one goes on.
 type Runner struct {
@@ -169,13 +191,24 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 	w.summary.Notes = append(w.summary.Notes, top.Notes...)
 
 	if q.Lock && q.Mode == Execute {
-		w.lease, err = takeLease(ctx, top.Shards(), q.Job.Name, q.LockWait, cancel)
+		name := q.Job.Name
+		if q.Part.Of > 0 {
+			name += "/" + q.Part.String()
+		}
+		w.lease, err = takeLease(ctx, top.Shards(), name, q.LockWait, cancel)
 		if err != nil {
 			return nil, cause(ctx, err)
 		}
 		defer w.lease.release()
 	}
-	return w.shards(ctx, top.Shards())
+	if q.Part.Of > 0 && q.Job.Action.PruneIndex != nil {
+		return nil, errors.New("an index is not pruned in parts: the keys of its entries are on all shards; run it whole")
+	}
+	mine := q.Part.share(top.Shards())
+	if q.Part.Of > 0 {
+		w.summary.Notes = append(w.summary.Notes, fmt.Sprintf("this is part %s: %d of the %d shards", q.Part, len(mine), len(top.Shards())))
+	}
+	return w.shards(ctx, mine)
 }
 
 func runID() string {

@@ -21,7 +21,7 @@ func (p process) scanCommand() *cli.Command {
 			"keyjanitor scan --url redis+cluster://10.0.0.5:7000 --min-bytes 10MiB --format json",
 			"keyjanitor scan --url redis://10.0.0.5:6379 --prefix 'session:' --no-ttl --format jsonl --output found.jsonl",
 		),
-		Flags: flags(connectionFlags(), selectionFlags(), paceFlags(false), outputFlags()),
+		Flags: flags(connectionFlags(), partFlags(), selectionFlags(), paceFlags(false), outputFlags()),
 		Action: func(c *cli.Context) error {
 			return p.oneOff(c, jobs.Scan, nil)
 		},
@@ -39,7 +39,7 @@ func (p process) cleanCommand() *cli.Command {
 			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'queue:' --action trim --keep 10000 --keep-end tail --execute",
 			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'cache:' --action expire --ttl 30d --jitter 20% --execute",
 		),
-		Flags: flags(connectionFlags(), selectionFlags(), []cli.Flag{
+		Flags: flags(connectionFlags(), partFlags(), selectionFlags(), []cli.Flag{
 			&cli.BoolFlag{Name: "all-keys", Category: selecting, Usage: "consent to act on keys of any name"},
 		}, cleanFlags(), planFlags(), actionFlags(), paceFlags(true), outputFlags()),
 		Action: func(c *cli.Context) error {
@@ -107,6 +107,7 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 		q.Job.Limits = r.limits()
 		q.Job.Action = r.action(q.Job.Select)
 	}
+	q.Part = r.part(p.getenv)
 	pace := r.pace(s.config.Pace)
 	r.output()
 	r.fail("ok-on", okOnProblem(c.String("ok-on")))

@@ -28,7 +28,7 @@ func (p process) runCommand() *cli.Command {
 			&cli.BoolFlag{Name: "all", Category: selecting, Usage: "every job of the file"},
 			&cli.BoolFlag{Name: "report", Category: acting, Usage: "report only, whatever the jobs' mode is"},
 			lockWaitFlag(), stateDirFlag(), okOnFlag(),
-		}, outputFlags()),
+		}, partFlags(), outputFlags()),
 		Action: p.runJobs,
 	}
 }
@@ -79,6 +79,7 @@ func (p process) runJobs(c *cli.Context) error {
 	}
 	r := &reader{c: c}
 	wait := r.duration("lock-wait")
+	part := r.part(p.getenv)
 	r.output()
 	r.fail("ok-on", okOnProblem(c.String("ok-on")))
 	if err := r.err(); err != nil {
@@ -100,7 +101,7 @@ func (p process) runJobs(c *cli.Context) error {
 			j.Execute = false
 		}
 		q := requestOf(c, cfg, j, time.Duration(wait))
-		q.Stream = out.finding()
+		q.Stream, q.Part = out.finding(), part
 		summary, err := p.runJob(c, cfg, q)
 		if err != nil {
 			err = fmt.Errorf("job %q: %w", j.Name, err)
