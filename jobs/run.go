@@ -68,6 +68,8 @@ type Request struct {
 	Top int
 	// Stream, if set, is given every finding once its fate is known.
 	Stream func(Finding) error
+	// ReadReplica scans a replica of each shard; acts go to the primary.
+	ReadReplica bool
 	// Part is the share of the shards that the run is for.
 	Part Part
 	// Lock makes the run wait up to LockWait for other runs of its job.

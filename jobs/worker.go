@@ -31,6 +31,7 @@ type worker struct {
 	ahead    time.Duration // the shard's clock, less ours
 	rule     scanner.Rule
 	replicas []*topology.Replica // that are asked for idle times
+	reader   *topology.Shard     // what is scanned: the shard, or a replica
 	defuse   *defuser            // of a run that defuses; else nil
 	indexes  indexes             // of a run that prunes them
 	settled  func(*deleter.Result)
@@ -101,7 +102,10 @@ func (k *worker) prepare(ctx context.Context) error {
 		Target: target, Share: float64(k.Pace.MaxShare) / 100, Budgets: []*throttle.Budget{k.budget, k.removal},
 	})
 	k.gates = []*throttle.Gate{looking, acting}
-	can := k.shard.Can
+	if err := k.openReader(ctx); err != nil {
+		return err
+	}
+	can := k.reader.Can
 	k.rule = ruleOf(k.Job.Select, k.Job.Action)
 	if err := k.prepareIdle(ctx); err != nil {
 		return err
@@ -118,7 +122,7 @@ func (k *worker) prepare(ctx context.Context) error {
 		k.defuse = newDefuser(k)
 		gate = k.defuse.gate(looking)
 	}
-	k.scan = scanner.New(k.shard.Client(), gate, o)
+	k.scan = scanner.New(k.reader.Client(), gate, o)
 	if err := k.check(ctx); err != nil || k.Mode == Scan {
 		return err
 	}
@@ -131,6 +135,25 @@ func (k *worker) close() {
 	for _, r := range k.replicas {
 		r.Close()
 	}
+	if k.reader != nil && k.reader != k.shard {
+		k.reader.CloseClient()
+	}
+}
+
+// openReader finds what the scan reads from.
+func (k *worker) openReader(ctx context.Context) error {
+	if k.reader = k.shard; !k.ReadReplica {
+		return nil
+	}
+	replica, err := k.shard.OpenReplica(ctx)
+	if err != nil {
+		return fmt.Errorf("--read-from replica: %w", err)
+	}
+	k.reader = replica
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.summary.Notes = append(k.summary.Notes, fmt.Sprintf("shard %s was read from its replica %s", k.shard.ID, replica.Addr))
+	return nil
 }
 
 func (k *worker) newDeleter(ctx context.Context, gate *throttle.Gate) {
@@ -202,6 +225,11 @@ func (k *worker) check(ctx context.Context) error {
 	}
 	if err := k.shard.Verify(ctx); err != nil {
 		return err
+	}
+	if k.reader != k.shard {
+		if err := k.reader.Verify(ctx); err != nil {
+			return fmt.Errorf("replica: %w", err)
+		}
 	}
 	k.checked = time.Now()
 	if time.Since(k.pinged) < pingEvery {

@@ -107,7 +107,7 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 		q.Job.Limits = r.limits()
 		q.Job.Action = r.action(q.Job.Select)
 	}
-	q.Part = r.part(p.getenv)
+	q.Part, q.ReadReplica = r.part(p.getenv), r.readReplica()
 	pace := r.pace(s.config.Pace)
 	r.output()
 	r.fail("ok-on", okOnProblem(c.String("ok-on")))

@@ -14,9 +14,11 @@ import (
 // it is, from 0.
 const completionIndex = "JOB_COMPLETION_INDEX"
 
-// partFlags share the shards out among several workers.
+// partFlags say which servers a run works on: replicas, or a share of the
+// shards among several workers.
 func partFlags() []cli.Flag {
 	return []cli.Flag{
+		&cli.StringFlag{Name: "read-from", Category: connecting, Value: "primary", Usage: "scan `primary` or replica; acts always go to the primary"},
 		&cli.StringFlag{Name: "shard", Category: connecting, Usage: "work on share `I/N` of the shards, for I from 1 to N"},
 		&cli.IntFlag{Name: "shards", Category: connecting, Usage: "share them out among `N` workers; which one this is says " + completionIndex},
 	}
@@ -49,4 +51,17 @@ func (r *reader) part(getenv func(string) string) jobs.Part {
 		}
 	}
 	return jobs.Part{}
+}
+
+// readReplica reads --read-from.
+func (r *reader) readReplica() bool {
+	switch from := r.c.String("read-from"); from {
+	case "", "primary":
+		return false
+	case "replica":
+		return true
+	default:
+		r.fail("read-from", fmt.Errorf("%q is no server; write primary or replica", from))
+		return false
+	}
 }

@@ -79,7 +79,7 @@ func (p process) runJobs(c *cli.Context) error {
 	}
 	r := &reader{c: c}
 	wait := r.duration("lock-wait")
-	part := r.part(p.getenv)
+	part, fromReplica := r.part(p.getenv), r.readReplica()
 	r.output()
 	r.fail("ok-on", okOnProblem(c.String("ok-on")))
 	if err := r.err(); err != nil {
@@ -101,7 +101,7 @@ func (p process) runJobs(c *cli.Context) error {
 			j.Execute = false
 		}
 		q := requestOf(c, cfg, j, time.Duration(wait))
-		q.Stream, q.Part = out.finding(), part
+		q.Stream, q.Part, q.ReadReplica = out.finding(), part, fromReplica
 		summary, err := p.runJob(c, cfg, q)
 		if err != nil {
 			err = fmt.Errorf("job %q: %w", j.Name, err)
