@@ -309,6 +309,7 @@ func (k *worker) closeInto(s *Summary, t *tally) {
 	s.Shards = append(s.Shards, part)
 	s.KeysScanned += k.scanned
 	k.actsInto(s, t)
+	k.holdsInto(s)
 	note := func(n int64, format string) {
 		if n > 0 {
 			s.Notes = append(s.Notes, fmt.Sprintf("shard %s: "+format, k.shard.ID, n))

@@ -103,7 +103,10 @@ type Runner struct {
 	StateDir string
 	Protect  []string // globs
 	Pace     config.Pace
-	Audit    Auditor // nil where nothing is executed
+	HoldWhen config.Signals
+	StopWhen config.Signals
+	Control  *Control // nil: nobody steers
+	Audit    Auditor  // nil where nothing is executed
 	Progress *Progress
 }
 

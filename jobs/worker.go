@@ -33,6 +33,8 @@ type worker struct {
 	replicas []*topology.Replica // that are asked for idle times
 	reader   *topology.Shard     // what is scanned: the shard, or a replica
 	defuse   *defuser            // of a run that defuses; else nil
+	health   *throttle.Health    // of the shard's server
+	unwatch  context.CancelFunc  // ends its sampling
 	indexes  indexes             // of a run that prunes them
 	settled  func(*deleter.Result)
 	putOff   []scanner.Key // in slots that were moving
@@ -102,6 +104,11 @@ func (k *worker) prepare(ctx context.Context) error {
 		Target: target, Share: float64(k.Pace.MaxShare) / 100, Budgets: []*throttle.Budget{k.budget, k.removal},
 	})
 	k.gates = []*throttle.Gate{looking, acting}
+	if err := k.watchHealth(ctx); err != nil {
+		return err
+	}
+	looking.SetHealth(k.health)
+	acting.SetHealth(k.health)
 	if err := k.openReader(ctx); err != nil {
 		return err
 	}
@@ -132,6 +139,10 @@ func (k *worker) prepare(ctx context.Context) error {
 
 // close ends what the worker opened.
 func (k *worker) close() {
+	if k.unwatch != nil {
+		k.unwatch()
+		k.Progress.hold(k.shard.ID, nil)
+	}
 	for _, r := range k.replicas {
 		r.Close()
 	}

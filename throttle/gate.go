@@ -25,6 +25,8 @@ type Options struct {
 type Gate struct {
 	o Options
 
+	health *Health // nil: nobody looks
+
 	mu        sync.Mutex
 	roundTrip time.Duration
 	free      time.Time // before this moment we stay away
@@ -35,6 +37,10 @@ type Gate struct {
 func New(o Options) *Gate {
 	return &Gate{o: o, batches: map[string]*batch{}}
 }
+
+// SetHealth makes the gate wait while the health of the server holds work. It
+// is for the time before the gate is used.
+func (g *Gate) SetHealth(h *Health) { g.health = h }
 
 // SetRoundTrip tells the gate what an idle PING takes, so that the network is
 // not taken for the server's work.
@@ -48,6 +54,11 @@ func (g *Gate) SetRoundTrip(d time.Duration) {
 // release so many bytes, may be sent, or ctx is done: then its error says so
 // and nothing may be sent.
 func (g *Gate) Wait(ctx context.Context, commands, elements int, bytes int64) error {
+	if g.health != nil {
+		if err := g.health.Wait(ctx); err != nil {
+			return err
+		}
+	}
 	for _, b := range g.o.Budgets {
 		if err := b.Wait(ctx, commands, elements, bytes); err != nil {
 			return err

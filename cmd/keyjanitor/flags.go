@@ -245,7 +245,7 @@ type setup struct {
 
 // connection finds the target that the flags and the configuration name.
 func (p process) connection(c *cli.Context) (setup, error) {
-	s := setup{config: &config.Config{Pace: config.DefaultPace(), StateDir: config.DefaultStateDir}}
+	s := setup{config: &config.Config{Pace: config.DefaultPace(), HoldWhen: config.DefaultHoldWhen(), StateDir: config.DefaultStateDir}}
 	file, url, said := c.String("config"), c.String("url"), "--url"
 	if file != "" {
 		loaded, err := config.Load(file)

@@ -175,7 +175,8 @@ func (p process) oneRun(c *cli.Context, s setup, pace config.Pace, q jobs.Reques
 // runner makes a runner, with an audit if it is to execute; done closes it.
 func (p process) runner(cfg *config.Config, pace config.Pace, execute bool) (_ *jobs.Runner, done func() error, err error) {
 	r := &jobs.Runner{
-		Log: p.logger(), StateDir: cfg.StateDir, Protect: cfg.Protect, Pace: pace, Progress: &jobs.Progress{},
+		Log: p.logger(), StateDir: cfg.StateDir, Protect: cfg.Protect, Pace: pace,
+		HoldWhen: cfg.HoldWhen, StopWhen: cfg.StopWhen, Control: &jobs.Control{}, Progress: &jobs.Progress{},
 	}
 	if !execute {
 		return r, func() error { return nil }, nil

@@ -37,8 +37,8 @@ type Shard struct {
 	readOnly bool // a cluster's replica, which otherwise answers with MOVED
 }
 
-// poolSize bounds a shard's connections: the worker's and the sampler's.
-const poolSize = 2
+// poolSize bounds a shard's connections: two of the worker and the sampler's.
+const poolSize = 3
 
 // Owns reports whether keys of that slot belong here. Outside a cluster every
 // key does.
