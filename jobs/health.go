@@ -92,8 +92,10 @@ func (k *worker) watchHealth(ctx context.Context) error {
 	return nil
 }
 
-// sample judges the vitals of now, and tells what begins and ends to hold.
+// sample judges the vitals of now, and tells what begins and ends to hold. It
+// also takes over what was set by hand: a drain may go on for hours.
 func (k *worker) sample(ctx context.Context, sampler *topology.Sampler) error {
+	k.repace()
 	read, err := sampler.Sample(ctx)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -27,6 +28,22 @@ func (p *Progress) hold(shard string, reasons []string) {
 	if len(reasons) == 0 {
 		delete(p.held, shard)
 	}
+}
+
+// Reasons are all reasons for which the run waits.
+func (p *Progress) Reasons() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := []string{}
+	for _, reasons := range p.held {
+		for _, r := range reasons {
+			if !slices.Contains(out, r) {
+				out = append(out, r)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Held is why the run waits, in words, and on how many shards; "" where it

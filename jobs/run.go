@@ -161,6 +161,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 		summary: newSummary(q), databases: map[int]error{},
 		tally: newTally(q.Top, ranking(q)),
 	}
+	defer r.Control.begin(w)()
 	if t := q.Job.Limits.Time; t > 0 {
 		timer := time.AfterFunc(time.Duration(t), func() {
 			w.allow.end("time: "+t.String(), true)

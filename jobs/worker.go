@@ -35,6 +35,7 @@ type worker struct {
 	defuse   *defuser            // of a run that defuses; else nil
 	health   *throttle.Health    // of the shard's server
 	unwatch  context.CancelFunc  // ends its sampling
+	paced    int                 // the version of a pace that was set by hand
 	indexes  indexes             // of a run that prunes them
 	settled  func(*deleter.Result)
 	putOff   []scanner.Key // in slots that were moving

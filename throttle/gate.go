@@ -42,6 +42,13 @@ func New(o Options) *Gate {
 // is for the time before the gate is used.
 func (g *Gate) SetHealth(h *Health) { g.health = h }
 
+// SetPace changes the target and the share, for the calls to come.
+func (g *Gate) SetPace(target time.Duration, share float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.o.Target, g.o.Share = target, share
+}
+
 // SetRoundTrip tells the gate what an idle PING takes, so that the network is
 // not taken for the server's work.
 func (g *Gate) SetRoundTrip(d time.Duration) {
@@ -86,7 +93,8 @@ func (g *Gate) Batch(kind string) int {
 	defer g.mu.Unlock()
 	n := g.kind(kind).size
 	for _, b := range g.o.Budgets {
-		n = burst(b.elements, n)
+		_, elements, _ := b.limits()
+		n = burst(elements, n)
 	}
 	return n
 }
@@ -94,7 +102,8 @@ func (g *Gate) Batch(kind string) int {
 // Pipeline is how many commands one pipeline may hold, at least 1 and at most n.
 func (g *Gate) Pipeline(n int) int {
 	for _, b := range g.o.Budgets {
-		n = burst(b.commands, n)
+		commands, _, _ := b.limits()
+		n = burst(commands, n)
 	}
 	return n
 }

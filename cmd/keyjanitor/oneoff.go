@@ -164,7 +164,9 @@ func (p process) oneRun(c *cli.Context, s setup, pace config.Pace, q jobs.Reques
 		return errors.Join(err, out.close(false))
 	}
 	end := p.show(c, runner.Progress)
+	steered := p.steered(c, runner, q.Mode == jobs.Execute)
 	summary, err := runner.Run(c.Context, q)
+	steered()
 	end()
 	if plan != nil {
 		err = errors.Join(err, plan.close(err == nil || errors.Is(err, jobs.ErrLimit)))
@@ -176,7 +178,7 @@ func (p process) oneRun(c *cli.Context, s setup, pace config.Pace, q jobs.Reques
 func (p process) runner(cfg *config.Config, pace config.Pace, execute bool) (_ *jobs.Runner, done func() error, err error) {
 	r := &jobs.Runner{
 		Log: p.logger(), StateDir: cfg.StateDir, Protect: cfg.Protect, Pace: pace,
-		HoldWhen: cfg.HoldWhen, StopWhen: cfg.StopWhen, Control: &jobs.Control{}, Progress: &jobs.Progress{},
+		HoldWhen: cfg.HoldWhen, StopWhen: cfg.StopWhen, Control: &jobs.Control{Pace: pace}, Progress: &jobs.Progress{},
 	}
 	if !execute {
 		return r, func() error { return nil }, nil

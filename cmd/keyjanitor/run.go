@@ -165,7 +165,9 @@ func (p process) runJob(c *cli.Context, cfg *config.Config, q jobs.Request) (*jo
 		return nil, err
 	}
 	end := p.show(c, runner.Progress)
+	steered := p.steered(c, runner, q.Mode == jobs.Execute)
 	summary, err := runner.Run(c.Context, q)
+	steered()
 	end()
 	if closed := done(); err == nil {
 		err = closed
