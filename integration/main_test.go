@@ -8,7 +8,8 @@
 // KEYJANITOR_TEST_SERVERS names the server binaries (separated by colons,
 // commas or white space; default: redis-server and valkey-server, whichever
 // are on the PATH). KEYJANITOR_TEST_SCALE=full takes the sizes of a real
-// deployment instead of small ones.
+// deployment instead of small ones. KEYJANITOR_TEST_SEED repeats the random
+// choices of a run that printed it; what runs at the same time stays chance.
 package integration
 
 import (
@@ -37,15 +38,21 @@ type scale struct {
 	killPace   int           // elements per second while a run waits to be killed
 	bystanders int           // small keys where a test needs only neighbours
 	runLimit   time.Duration // for one run of the binary: longer, and it hangs
+
+	propertyRounds int // generated keyspaces for each way to remove keys
+	moving, still  int // keys of such a keyspace that writers have, and that nobody has
+	writes         int // of each writer in one round
 }
 
 var scales = map[string]scale{
 	// 60,000 members are past every encoding for small values and past the
 	// 1000 elements that are removed in one piece, yet load in 0.1 s.
 	"small": {name: "small", small: 20_000, hash: 60_000, set: 60_000, list: 60_000, zset: 60_000,
-		threshold: 10_000, killRounds: 5, killPace: 100_000, bystanders: 500, runLimit: time.Minute},
+		threshold: 10_000, killRounds: 5, killPace: 100_000, bystanders: 500, runLimit: time.Minute,
+		propertyRounds: 2, moving: 150, still: 180, writes: 1500},
 	"full": {name: "full", small: 500_000, hash: 1_000_000, set: 1_000_000, list: 500_000, zset: 1_000_000,
-		threshold: 100_000, killRounds: 30, killPace: 1_000_000, bystanders: 5_000, runLimit: 10 * time.Minute},
+		threshold: 100_000, killRounds: 30, killPace: 1_000_000, bystanders: 5_000, runLimit: 10 * time.Minute,
+		propertyRounds: 40, moving: 300, still: 600, writes: 10_000},
 }
 
 var (

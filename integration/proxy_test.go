@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +35,7 @@ type passing struct {
 	s    *server
 	args []string
 	n    int      // commands that passed this proxy before it
-	near []string // names that this connection dealt with lately
+	near []string // names that this connection watches, else those it dealt with lately
 }
 
 func (p *passing) verb() string { return strings.ToUpper(p.args[0]) }
@@ -97,15 +96,15 @@ func (p *proxy) relay(client net.Conn) {
 		delete(p.conns, server)
 	}()
 	asks, answers := bufio.NewReader(client), bufio.NewReader(server)
-	var near []string
+	var near nearby
 	for {
 		var cmd, reply bytes.Buffer
 		var words []string
 		if readValue(asks, &cmd, func(s string) { words = append(words, s) }) != nil || len(words) == 0 {
 			return
 		}
-		near = nearest(near, words)
-		meets := p.judge(&passing{s: p.s, args: words, near: near})
+		near.take(words)
+		meets := p.judge(&passing{s: p.s, args: words, near: near.names()})
 		if meets == lost {
 			return
 		}
@@ -146,23 +145,27 @@ func (p *proxy) count() int {
 	return len(p.sent)
 }
 
-// nearest keeps the names of the last commands that had some. What is watched
-// stays near until the next WATCH.
-func nearest(near, cmd []string) []string {
+// nearby is what a connection is about.
+type nearby struct{ watched, looked []string }
+
+func (n *nearby) take(cmd []string) {
 	const most = 8
 	switch strings.ToUpper(cmd[0]) {
 	case "WATCH":
-		return slices.Clone(cmd[1:])
+		n.watched = cmd[1:]
 	case "EVAL", "EVALSHA":
-		if len(cmd) > 3 {
-			near = append(near, cmd[3])
-		}
+		n.looked = append(n.looked, cmd[min(3, len(cmd)-1)])
 	case "TYPE", "PTTL", "HLEN", "SCARD", "LLEN", "ZCARD", "STRLEN":
-		if len(cmd) > 1 && !slices.Contains(near, cmd[1]) {
-			near = append(near, cmd[1])
-		}
+		n.looked = append(n.looked, cmd[len(cmd)-1])
 	}
-	return near[max(0, len(near)-most):]
+	n.looked = n.looked[max(0, len(n.looked)-most):]
+}
+
+func (n *nearby) names() []string {
+	if len(n.watched) > 0 {
+		return n.watched
+	}
+	return n.looked
 }
 
 // readValue reads one value of RESP2, a command or a reply, whole, and gives
