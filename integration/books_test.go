@@ -22,6 +22,7 @@ type books struct {
 	elements             int64            // that our commands removed
 	removed              map[keyID]int64  // by UNLINK or DEL under their own name: elements
 	aside                map[keyID]bool   // renamed to the trash, not given back
+	emptied              map[keyID]bool   // of those, no longer there
 	ours                 map[string]int   // our commands, those of scripts included
 	against              map[keyID]string // set aside against the rule, and may yet be given back
 }
@@ -30,7 +31,7 @@ const runBegins = "the run begins here"
 
 func openBooks(t *testing.T, d *deployment, writers map[string]bool, r rule) *books {
 	t.Helper()
-	b := &books{d: d, rule: r, writers: writers, removed: map[keyID]int64{}, aside: map[keyID]bool{}, ours: map[string]int{},
+	b := &books{d: d, rule: r, writers: writers, removed: map[keyID]int64{}, aside: map[keyID]bool{}, emptied: map[keyID]bool{}, ours: map[string]int{},
 		against: map[keyID]string{}}
 	for _, m := range d.masters {
 		b.monitors = append(b.monitors, startMonitor(t, m))
@@ -63,7 +64,7 @@ func (b *books) end(t *testing.T) {
 				t.Errorf("%s: somebody else, or the binary past its proxy: %v", mon.s.addr, e)
 			}
 			if ours {
-				b.ours[e.verb()]++
+				b.ours[commandName(e.args)]++
 				b.judge(t, m, e)
 			}
 			c, err := m.apply(e.db, e.args)
@@ -162,11 +163,11 @@ func (b *books) judge(t *testing.T, m model, e executed) {
 // count takes down what a command of ours did.
 func (b *books) count(e executed, c change) {
 	b.elements += c.took
-	if e.verb() == "DEL" || e.verb() == "UNLINK" {
-		for _, k := range c.gone {
-			if !isTrash(k.name) {
-				b.removed[k] += c.took
-			}
+	for _, k := range c.gone {
+		if isTrash(k.name) {
+			b.emptied[keyID{k.db, original(k.name)}] = true
+		} else {
+			b.removed[k] += c.took
 		}
 	}
 	if e.verb() == "RENAMENX" && c.renamed && !isTrash(e.args[1]) {

@@ -42,6 +42,7 @@ type scale struct {
 	propertyRounds int // generated keyspaces for each way to remove keys
 	moving, still  int // keys of such a keyspace that writers have, and that nobody has
 	writes         int // of each writer in one round
+	cuts           int // runs that lose a reply, for each way to remove keys
 }
 
 var scales = map[string]scale{
@@ -49,10 +50,10 @@ var scales = map[string]scale{
 	// 1000 elements that are removed in one piece, yet load in 0.1 s.
 	"small": {name: "small", small: 20_000, hash: 60_000, set: 60_000, list: 60_000, zset: 60_000,
 		threshold: 10_000, killRounds: 5, killPace: 100_000, bystanders: 500, runLimit: time.Minute,
-		propertyRounds: 2, moving: 150, still: 180, writes: 1500},
+		propertyRounds: 2, moving: 150, still: 180, writes: 1500, cuts: 4},
 	"full": {name: "full", small: 500_000, hash: 1_000_000, set: 1_000_000, list: 500_000, zset: 1_000_000,
 		threshold: 100_000, killRounds: 30, killPace: 1_000_000, bystanders: 5_000, runLimit: 10 * time.Minute,
-		propertyRounds: 40, moving: 300, still: 600, writes: 10_000},
+		propertyRounds: 40, moving: 300, still: 600, writes: 10_000, cuts: 200},
 }
 
 var (

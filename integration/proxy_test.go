@@ -27,7 +27,7 @@ type proxy struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 	ours  map[string]bool // its own ends of the connections to the server
-	sent  []string        // the verbs that were forwarded, in order
+	sent  []string        // the names of the commands that came, in order
 }
 
 // passing is a command on its way.
@@ -39,6 +39,18 @@ type passing struct {
 }
 
 func (p *passing) verb() string { return strings.ToUpper(p.args[0]) }
+
+// commandName is a command as an ACL rule names it: "unlink", "memory|usage".
+func commandName(args []string) string {
+	name := strings.ToLower(args[0])
+	switch name {
+	case "client", "cluster", "command", "config", "memory", "object", "script", "xgroup", "xinfo":
+		if len(args) > 1 {
+			name += "|" + strings.ToLower(args[1])
+		}
+	}
+	return name
+}
 
 // fate is what becomes of a command that reached a proxy.
 type fate int
@@ -124,7 +136,7 @@ func (p *proxy) judge(c *passing) fate {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.n = len(p.sent)
-	p.sent = append(p.sent, c.verb())
+	p.sent = append(p.sent, commandName(c.args))
 	if p.fate == nil {
 		return passes
 	}

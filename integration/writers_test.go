@@ -25,6 +25,7 @@ type writers struct {
 	kinds map[string]string // as it was last created; others may have changed it
 	wires map[string]*wire  // by server, for those who are let in
 	mine  map[string]bool   // their addresses
+	since time.Time         // from which TTLs are counted
 	dying int
 	sent  int
 	let   int // of those, by a proxy
@@ -55,7 +56,7 @@ func namesOf(family string, n int) (out []string) {
 func newWriters(t *testing.T, d *deployment, rnd *rand.Rand, moving int, r rule) *writers {
 	t.Helper()
 	w := &writers{d: d, rnd: rnd, rule: r, tag: map[string][]string{}, kinds: map[string]string{},
-		wires: map[string]*wire{}, mine: map[string]bool{}, names: namesOf("mv", moving)}
+		wires: map[string]*wire{}, mine: map[string]bool{}, names: namesOf("mv", moving), since: time.Now()}
 	for _, n := range w.names {
 		w.tag[tagOf(n)] = append(w.tag[tagOf(n)], n)
 	}
@@ -104,15 +105,15 @@ func (w *writers) create(name string) [][]string {
 	cmds := [][]string{{"DEL", name}, grow(kind, name, from, to)}
 	switch w.rnd.IntN(4) {
 	case 0:
-		cmds = append(cmds, expireIn(name, shortTTL))
+		cmds = append(cmds, w.expireIn(name, shortTTL))
 	case 1:
-		cmds = append(cmds, expireIn(name, longTTL))
+		cmds = append(cmds, w.expireIn(name, longTTL))
 	}
 	return cmds
 }
 
-func expireIn(name string, d time.Duration) []string {
-	return []string{"PEXPIREAT", name, strconv.FormatInt(time.Now().Add(d).UnixMilli(), 10)}
+func (w *writers) expireIn(name string, d time.Duration) []string {
+	return []string{"PEXPIREAT", name, strconv.FormatInt(w.since.Add(d).UnixMilli(), 10)}
 }
 
 // grow adds the members from one number up to another; a long string is one
@@ -177,9 +178,9 @@ func (w *writers) write(name string) [][]string {
 	case 5, 6:
 		return w.create(name)
 	case 7:
-		return [][]string{expireIn(name, shortTTL)}
+		return [][]string{w.expireIn(name, shortTTL)}
 	case 8:
-		return [][]string{expireIn(name, longTTL)}
+		return [][]string{w.expireIn(name, longTTL)}
 	case 9, 10:
 		return [][]string{{"PERSIST", name}}
 	case 11: // its time is over: this frees the key at once
@@ -215,10 +216,10 @@ func (w *writers) spoil(name string) [][]string {
 		ways = append(ways, [][]string{shrink(kind, name, flip)})
 	}
 	if r.noTTL || r.ttlOver > 0 {
-		ways = append(ways, [][]string{expireIn(name, shortTTL)})
+		ways = append(ways, [][]string{w.expireIn(name, shortTTL)})
 	}
 	if r.ttlUnder > 0 {
-		ways = append(ways, [][]string{expireIn(name, longTTL)})
+		ways = append(ways, [][]string{w.expireIn(name, longTTL)})
 	}
 	if r.ttlUnder > 0 || r.ttlOver > 0 {
 		ways = append(ways, [][]string{{"PERSIST", name}})
