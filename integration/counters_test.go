@@ -98,7 +98,7 @@ type counted struct {
 	since  time.Time
 	seed   uint64
 	stats  bool // the server's statistics tell commands apart
-	doubts int // keys of which a cut left open what became of them
+	doubts int  // keys of which a cut left open what became of them
 }
 
 // load writes the same keyspace each time, and opens the books over it.

@@ -37,7 +37,7 @@ func TestKill9(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, b serverBinary) {
 		d := standalone(t, b, noUnlinkOn(b)...)
-		killRounds(t, d, size.killRounds)
+		killRounds(t, d, size.bigKills)
 	})
 }
 

@@ -36,6 +36,7 @@ type passing struct {
 	args []string
 	n    int      // commands that passed this proxy before it
 	near []string // names that this connection watches, else those it dealt with lately
+	then func()   // called before the connection is cut
 }
 
 func (p *passing) verb() string { return strings.ToUpper(p.args[0]) }
@@ -116,11 +117,17 @@ func (p *proxy) relay(client net.Conn) {
 			return
 		}
 		near.take(words)
-		meets := p.judge(&passing{s: p.s, args: words, near: near.names()})
+		c := &passing{s: p.s, args: words, near: near.names(), then: func() {}}
+		meets := p.judge(c)
 		if meets == lost {
+			c.then()
 			return
 		}
-		if _, err := server.Write(cmd.Bytes()); err != nil || readValue(answers, &reply, func(string) {}) != nil || meets == unanswered {
+		if _, err := server.Write(cmd.Bytes()); err != nil || readValue(answers, &reply, func(string) {}) != nil {
+			return
+		}
+		if meets == unanswered {
+			c.then()
 			return
 		}
 		if _, err := client.Write(reply.Bytes()); err != nil {
