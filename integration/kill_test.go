@@ -56,16 +56,16 @@ func TestKill9Anywhere(t *testing.T) {
 		rnd := seeded(t)
 		d := standalone(t, b, noUnlinkOn(b)...)
 		const places = 4
-		var caught atomic.Int64
-		t.Run("place", func(t *testing.T) { killEverywhere(t, d, rnd, places, &caught) })
-		t.Logf("%d runs killed, %d of them with keys half done", size.killRounds, caught.Load())
+		var dead, caught atomic.Int64
+		t.Run("place", func(t *testing.T) { killEverywhere(t, d, rnd, places, &dead, &caught) })
+		t.Logf("%d runs, %d killed before their end, %d of them with keys half done", size.killRounds, dead.Load(), caught.Load())
 		if caught.Load() == 0 && !t.Failed() {
 			t.Error("no kill left anything half done: the test proves nothing")
 		}
 	})
 }
 
-func killEverywhere(t *testing.T, d *deployment, rnd *rand.Rand, places int, caught *atomic.Int64) {
+func killEverywhere(t *testing.T, d *deployment, rnd *rand.Rand, places int, dead, caught *atomic.Int64) {
 	for place := range places {
 		k := &killed{d: d, db: place, rnd: rand.New(rand.NewPCG(rnd.Uint64(), 0)), due: map[string]string{},
 			took: map[string]time.Duration{}, opens: map[string]int{}, sends: map[string]int{}}
@@ -73,7 +73,13 @@ func killEverywhere(t *testing.T, d *deployment, rnd *rand.Rand, places int, cau
 			t.Parallel()
 			k.prepare(t)
 			for round := range size.killRounds / places {
-				caught.Add(k.round(t, round))
+				killed, begun := k.round(t, round)
+				if killed {
+					dead.Add(1)
+				}
+				if killed && begun {
+					caught.Add(1)
+				}
 				if t.Failed() {
 					return
 				}
@@ -149,23 +155,20 @@ func (k *killed) digest(t *testing.T) digest {
 	return out
 }
 
-// round kills one run and lets another one finish. It returns 1 if the first
-// left something half done.
-func (k *killed) round(t *testing.T, round int) (caught int64) {
+// round kills one run and lets another one finish. It tells whether the first
+// was killed before its end, and whether it had begun with a key.
+func (k *killed) round(t *testing.T, round int) (dead, begun bool) {
 	t.Helper()
 	scene := killScenes[round%len(killScenes)]
 	o := newOperator(t)
 	k.load(t)
-	where := k.kill(t, o, scene, round%3 == 0)
+	dead, where := k.kill(t, o, scene, round%3 == 0)
 
 	mid := k.digest(t)
 	isNeighbour := func(name string) bool { return strings.HasPrefix(name, "bystander:") }
 	mustEqual(t, only(k.before, isNeighbour), only(mid, isNeighbour))
 	half := strangers(k.before, mid)
-	begun := len(half) > 0 && (len(half) != len(k.due) || len(only(mid, isTrash)) != len(k.due) || mid.elements() != k.whole())
-	if begun {
-		caught = 1
-	}
+	begun = len(half) > 0 && (len(half) != len(k.due) || len(only(mid, isTrash)) != len(k.due) || mid.elements() != k.whole())
 	forgot := round%4 >= 2
 	if forgot {
 		_ = os.RemoveAll(filepath.Join(o.dir, "keyjanitor-state"))
@@ -176,14 +179,14 @@ func (k *killed) round(t *testing.T, round int) (caught int64) {
 	if t.Failed() {
 		t.Errorf("round %d, %s, killed %s, state kept %v: in the trash %v\n%v", round, scene.name, where, !forgot, trashSizes(mid, half), second)
 	}
-	return caught
+	return dead, begun
 }
 
 // whole is how many elements there are when nothing was done yet.
 func (k *killed) whole() int64 { return k.before.elements() + int64(len(k.due)*killElements) }
 
 // kill starts a run and kills it: at a moment, or at a command.
-func (k *killed) kill(t *testing.T, o *operator, scene killScene, atMoment bool) string {
+func (k *killed) kill(t *testing.T, o *operator, scene killScene, atMoment bool) (dead bool, where string) {
 	t.Helper()
 	if atMoment {
 		after := time.Duration(k.rnd.Int64N(int64(k.took[scene.name])))
@@ -196,7 +199,7 @@ func (k *killed) kill(t *testing.T, o *operator, scene killScene, atMoment bool)
 		}
 		first.signal(syscall.SIGKILL)
 		<-first.done
-		return fmt.Sprint("after ", after)
+		return first.wasKilled(), fmt.Sprint("after ", after)
 	}
 	// One in eight falls where nothing is done yet.
 	at := k.opens[scene.name] + k.rnd.IntN(k.sends[scene.name]-k.opens[scene.name])
@@ -220,8 +223,11 @@ func (k *killed) kill(t *testing.T, o *operator, scene killScene, atMoment bool)
 	first := o.start(t, k.command("--url", "redis://"+p.addr, scene.flags)...)
 	runs <- first
 	<-first.done
-	return fmt.Sprintf("at command %d, server has it: %v", at, meets == unanswered)
+	return first.wasKilled(), fmt.Sprintf("at command %d, server has it: %v", at, meets == unanswered)
 }
+
+// wasKilled: the run did not come to its end before.
+func (r *running) wasKilled() bool { return r.cmd.ProcessState.ExitCode() == -1 }
 
 // ends fails unless the database is what a run that nobody disturbed leaves.
 func (k *killed) ends(t *testing.T, scene killScene, last result) {

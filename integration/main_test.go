@@ -44,6 +44,11 @@ type scale struct {
 	moving, still  int // keys of such a keyspace that writers have, and that nobody has
 	writes         int // of each writer in one round
 	cuts           int // runs that lose a reply, for each way to remove keys
+
+	giantTies   int   // members of a sorted set that share one score
+	giantFields int   // of a hash, each of
+	giantValue  int   // bytes
+	giantMemory int64 // that the binary may have resident meanwhile
 }
 
 var scales = map[string]scale{
@@ -51,10 +56,12 @@ var scales = map[string]scale{
 	// 1000 elements that are removed in one piece, yet load in 0.1 s.
 	"small": {name: "small", small: 20_000, hash: 60_000, set: 60_000, list: 60_000, zset: 60_000,
 		threshold: 10_000, bigKills: 5, killRounds: 16, killPace: 100_000, bystanders: 500, runLimit: time.Minute,
-		propertyRounds: 2, moving: 150, still: 180, writes: 1500, cuts: 4},
+		propertyRounds: 2, moving: 150, still: 180, writes: 1500, cuts: 4,
+		giantTies: 200_000, giantFields: 100, giantValue: 2_000_000, giantMemory: 100 << 20},
 	"full": {name: "full", small: 500_000, hash: 1_000_000, set: 1_000_000, list: 500_000, zset: 1_000_000,
 		threshold: 100_000, bigKills: 30, killRounds: 200, killPace: 1_000_000, bystanders: 5_000, runLimit: 10 * time.Minute,
-		propertyRounds: 40, moving: 300, still: 600, writes: 10_000, cuts: 200},
+		propertyRounds: 40, moving: 300, still: 600, writes: 10_000, cuts: 200,
+		giantTies: 5_000_000, giantFields: 100, giantValue: 50_000_000, giantMemory: 200 << 20},
 }
 
 var (
