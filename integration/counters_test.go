@@ -138,7 +138,7 @@ func (c *counted) round(t *testing.T, condition int, keeps bool) bool {
 	victims := books.condemned(before, res.summary())
 	mustBeGone(t, before, after, victims, keeps)
 
-	cut := c.pickCut(books.proxies[0].sent)
+	cut := c.pickCut(books.proxies[0].passed())
 	books, before = c.load(t, r)
 	o = newOperator(t)
 	books.proxies = startProxies(t, c.d, nil, cut.fate)
@@ -267,11 +267,9 @@ func (b *books) onlySends(t *testing.T) {
 		names[name] = true
 	}
 	for _, p := range b.proxies {
-		p.mu.Lock()
-		for _, name := range p.sent {
+		for _, name := range p.passed() {
 			names[name] = true
 		}
-		p.mu.Unlock()
 	}
 	for name := range names {
 		if _, known := sends[name]; !known {
