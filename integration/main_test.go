@@ -60,7 +60,7 @@ var scales = map[string]scale{
 		giantTies: 200_000, giantFields: 100, giantValue: 2_000_000, giantMemory: 100 << 20},
 	"full": {name: "full", small: 500_000, hash: 1_000_000, set: 1_000_000, list: 500_000, zset: 1_000_000,
 		threshold: 100_000, bigKills: 30, killRounds: 200, killPace: 1_000_000, bystanders: 5_000, runLimit: 10 * time.Minute,
-		propertyRounds: 20, moving: 300, still: 600, writes: 10_000, cuts: 60,
+		propertyRounds: 20, moving: 300, still: 600, writes: 4_000, cuts: 60,
 		giantTies: 5_000_000, giantFields: 100, giantValue: 50_000_000, giantMemory: 200 << 20},
 }
 
