@@ -17,10 +17,13 @@ import (
 // restarts is how often shards start over in one run.
 const restarts = 3
 
-// settleFor is how long a run waits, in all, for a deployment to be whole
-// again before shards start over: longer than the 15 s after which a cluster
-// by default begins to replace a node that died.
-const settleFor = 20 * time.Second
+// How long a run waits, in all, for a deployment to be whole again before
+// shards start over. A cluster begins, by default, to replace a node that died
+// after 15 s; a lone server is there again at once or not for a while.
+const (
+	settleCluster = 20 * time.Second
+	settleAlone   = 3 * time.Second
+)
 
 // errMoved says that keys left for another node while they were looked at.
 var errMoved = errors.New("slots moved away during the scan")
@@ -30,7 +33,10 @@ var errMoved = errors.New("slots moved away during the scan")
 // process, and a slot's keys must be counted once, wherever they are in the
 // end. It returns the workers whose results count.
 func (w *run) walkAll(ctx context.Context, workers []*worker) []*worker {
-	wait := settleFor
+	wait := settleAlone
+	if w.cluster {
+		wait = settleCluster
+	}
 	pending := workers
 	for round := 0; ; round++ {
 		w.parallel(ctx, pending, (*worker).walk)

@@ -44,7 +44,7 @@ var deleteGrants = []grant{
 	{command: "watch"}, {command: "unwatch"}, {command: "multi"}, {command: "exec"}, {command: "discard"},
 	{command: "evalsha"}, {command: "renamenx"}, {command: "persist"}, {command: "pexpire"},
 	{command: "exists"}, {command: "time"}, {command: "get"}, {command: "set"},
-	{command: "ltrim"}, {command: "zremrangebyscore"}, {command: "zremrangebyrank"}, {command: "zrange"}, {command: "zcount"},
+	{command: "ltrim"}, {command: "zremrangebyscore"}, {command: "zremrangebyrank"}, {command: "zrange"},
 	{command: "hscan"}, {command: "hkeys"}, {command: "hdel"}, {command: "sscan"}, {command: "srem"},
 	{command: "xtrim"}, {command: "xinfo|groups"}, {command: "xpending"}, {command: "xack"}, {command: "xgroup|create"},
 }
@@ -52,7 +52,7 @@ var deleteGrants = []grant{
 // actionGrants come on top of those for removing keys.
 var actionGrants = map[string][]grant{
 	PurposeDelete:     nil,
-	PurposeTrim:       {{command: "xrange"}},
+	PurposeTrim:       {{command: "xrange"}, {command: "zcount"}},
 	PurposeExpire:     {{command: "pexpireat"}, {command: "config|get"}},
 	PurposeDefuse:     nil,
 	PurposePruneIndex: {{command: "hget"}, {command: "hset"}, {command: "zscore"}, {command: "zrem"}, {command: "zrangebyscore"}},
