@@ -143,7 +143,12 @@ func (m *Merger) Summary() *Summary {
 		m.t.largest = m.elements
 	}
 	for _, text := range m.order {
-		if parts := m.notes[text]; len(parts) < len(m.parts) { // not of all
+		// A note may count what is in its part only.
+		switch parts := m.notes[text]; {
+		case len(m.parts) == 1:
+		case len(parts) == len(m.parts):
+			text = "each part: " + text
+		default:
 			text = strings.Join(parts, ", ") + ": " + text
 		}
 		s.Notes = append(s.Notes, text)

@@ -122,7 +122,7 @@ func TestMergeNotes(t *testing.T) {
 	parts[2].Notes = append(parts[2].Notes, "of some")
 	got := merged(t, 2, parts...).Notes
 	want := []string{
-		"of all", "part-0.json: of part 0", "part-0.json: it lists 1 of its 2 keys: others of them may be missing from the list", "part-1.json: of part 1",
+		"each part: of all", "part-0.json: of part 0", "part-0.json: it lists 1 of its 2 keys: others of them may be missing from the list", "part-1.json: of part 1",
 		"part-1.json, part-2.json: of some", "part-2.json: of part 2", "node a holds 100% of the bytes of 3 nodes; 100% of it is key x",
 	}
 	if !slices.Equal(got, want) {

@@ -169,7 +169,7 @@ func treemap(groups []jobs.Group, width, height int) (template.HTML, error) {
 		room := (x2 - x1 - 10) * 2 / 15
 		name := printable(c.Type) // of all that have no cell of their own
 		if name == "" {
-			name = quoted(c.Prefix, max(room, 8))
+			name = quoted(c.Prefix, max(room, 5))
 		}
 		for line, text := range []string{name, size(c.Bytes), plural(c.Keys, "key")} {
 			if y1+17+16*line+4 > y2 || cut(text, room) != text {
