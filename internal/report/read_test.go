@@ -54,7 +54,7 @@ func fill(t *testing.T, v reflect.Value) {
 // What was read back and is written again is the same, byte for byte.
 func TestRoundTrip(t *testing.T) {
 	huge := full(t)
-	huge.Findings[0].Name = strings.Repeat("\x00\xff<消", 1<<18)
+	huge.Findings[0].Name = strings.Repeat("\x00\xff<消", 1<<15)
 	for name, runs := range map[string][]*jobs.Summary{
 		"nothing": {scan(0)}, "one": {scan(1)}, "hostile": {scan(len(hostile))}, "act": {cluster("execute", 20)}, "report": {cluster("report", 3)},
 		"full": {full(t)}, "huge": {huge}, "several": {scan(20), cluster("execute", 4)}, "none": {},
