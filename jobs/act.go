@@ -295,7 +295,7 @@ func (o *Outcomes) of(what deleter.Outcome) *int64 {
 func (k *worker) closeInto(s *Summary, t *tally) {
 	part := ShardSummary{
 		ID: k.shard.ID, Addr: k.shard.Addr, DB: k.shard.DB, Role: k.shard.Server.Role,
-		KeysScanned: k.scanned,
+		KeysScanned: k.scanned, KeysMatched: k.tally.matched, BytesMatched: k.tally.bytes,
 	}
 	if k.shard.Err == nil && k.shard.Keys >= 0 {
 		part.KeysTotal = &k.shard.Keys

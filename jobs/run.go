@@ -432,6 +432,9 @@ func (w *run) close(ctx context.Context, workers []*worker) (*Summary, error) {
 	if w.Mode == Scan && !onElements(w.Request) {
 		s.TopElements = w.tally.longest.sorted()
 	}
+	if w.Mode == Scan && w.Trash == nil {
+		s.Notes = append(s.Notes, w.remarks(s)...)
+	}
 	s.Finished = time.Now()
 	by, _ := w.allow.stoppedBy()
 	if by != "" {

@@ -135,12 +135,14 @@ type tally struct {
 	prefixes       groups
 	ttl            groups
 	sizes          groups
+	idle           groups
+	expiring       int64 // oversized keys that expire within an hour
 }
 
 func newTally(n int, first rank) *tally {
 	return &tally{
 		largest: newTop(n, first), longest: newTop(n, byElements),
-		types: groups{}, prefixes: groups{}, ttl: groups{}, sizes: groups{},
+		types: groups{}, prefixes: groups{}, ttl: groups{}, sizes: groups{}, idle: groups{},
 	}
 }
 
@@ -165,6 +167,12 @@ func (t *tally) add(f Finding) {
 	if f.Bytes != nil {
 		t.sizes.add(band(sizeBands, *f.Bytes), &f)
 	}
+	if f.IdleSeconds != nil {
+		t.idle.add(band(idleBands, *f.IdleSeconds), &f)
+	}
+	if expiresSoon(&f) {
+		t.expiring++
+	}
 }
 
 func (t *tally) merge(o *tally) {
@@ -180,6 +188,8 @@ func (t *tally) merge(o *tally) {
 	t.types.merge(o.types)
 	t.ttl.merge(o.ttl)
 	t.sizes.merge(o.sizes)
+	t.idle.merge(o.idle)
+	t.expiring += o.expiring
 	t.prefixes.merge(o.prefixes)
 }
 
@@ -195,6 +205,7 @@ func (t *tally) into(s *Summary) {
 	}
 	s.TTL = t.ttl.bands(ttlBands)
 	s.Sizes = t.sizes.bands(sizeBands)
+	s.Idle = t.idle.bands(idleBands)
 }
 
 // fold leaves the first rows, fewer than maxGroups, and makes one of all
@@ -266,6 +277,14 @@ var sizeBands = []bandLimit{
 	{100 << 20, "10MiB to 100MiB"},
 	{1 << 30, "100MiB to 1GiB"},
 	{noLimit, "1GiB and over"},
+}
+
+var idleBands = []bandLimit{
+	{int64(time.Hour / time.Second), "under 1h"},
+	{24 * int64(time.Hour/time.Second), "1h to 1d"},
+	{7 * 24 * int64(time.Hour/time.Second), "1d to 7d"},
+	{30 * 24 * int64(time.Hour/time.Second), "7d to 30d"},
+	{noLimit, "30d and over"},
 }
 
 func band(of []bandLimit, v int64) string {

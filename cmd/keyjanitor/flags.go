@@ -106,9 +106,9 @@ func paceFlags(alsoActs bool) []cli.Flag {
 
 func outputFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "format", Category: printing, Value: "table", Usage: "table, json, jsonl or csv"},
+		&cli.StringFlag{Name: "format", Category: printing, Value: "table", Usage: "table, json, jsonl, csv or html"},
 		&cli.StringFlag{Name: "output", Category: printing, Usage: "write the result to `FILE`, which appears when it is whole"},
-		&cli.IntFlag{Name: "top", Category: printing, Value: 100, Usage: "show the `N` largest in table and json; jsonl and csv have all"},
+		&cli.IntFlag{Name: "top", Category: printing, Value: 100, Usage: "show the `N` largest in table, json and html; jsonl and csv have all"},
 		&cli.BoolFlag{Name: "quiet", Category: printing, Usage: "no progress on stderr"},
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func (p process) runCommand() *cli.Command {
 			&cli.BoolFlag{Name: "all", Category: selecting, Usage: "every job of the file"},
 			&cli.BoolFlag{Name: "report", Category: acting, Usage: "report only, whatever the jobs' mode is"},
 			lockWaitFlag(), stateDirFlag(), okOnFlag(),
-		}, partFlags(), outputFlags()),
+		}, partFlags(), outputFlags(), []cli.Flag{metricsFlag()}),
 		Action: p.runJobs,
 	}
 }
@@ -85,16 +86,24 @@ func (p process) runJobs(c *cli.Context) error {
 	if err := r.err(); err != nil {
 		return err
 	}
-	out, err := p.output(c)
+	m, err := p.metrics(c)
 	if err != nil {
 		return err
+	}
+	out, err := p.output(c)
+	if err != nil {
+		return errors.Join(err, m.close())
 	}
 	var errs []error
 	summaries := []*jobs.Summary{}
 	whole := false // a file of an earlier run is not replaced by one that says nothing
-	for _, j := range chosen {
+	for i, j := range chosen {
 		if c.Context.Err() != nil {
-			errs = append(errs, context.Cause(c.Context))
+			err := context.Cause(c.Context)
+			for _, j := range chosen[i:] {
+				m.add(report.Measured{Summary: jobs.NotStarted(requestOf(c, cfg, j, 0), err), Job: j.Name, Exit: codeOf(err)})
+			}
+			errs = append(errs, err)
 			break
 		}
 		if c.Bool("report") {
@@ -106,12 +115,14 @@ func (p process) runJobs(c *cli.Context) error {
 		if err != nil {
 			err = fmt.Errorf("job %q: %w", j.Name, err)
 		}
-		errs = append(errs, p.forgive(err, c.String("ok-on")))
+		forgiven := p.forgive(err, c.String("ok-on"))
+		errs = append(errs, forgiven)
 		if summary == nil { // it did not begin, and is told like the others
 			summary = jobs.NotStarted(q, err)
 		} else {
 			whole = true
 		}
+		m.add(report.Measured{Summary: summary, Job: j.Name, Exit: codeOf(forgiven)})
 		if out.stream != nil {
 			errs = append(errs, out.stream.Close(summary))
 		}
@@ -122,7 +133,7 @@ func (p process) runJobs(c *cli.Context) error {
 			errs, whole = append(errs, err), false
 		}
 	}
-	return p.decide(append(errs, out.close(whole))...)
+	return p.decide(append(errs, out.close(whole), m.close())...)
 }
 
 // decide prints the errors that do not decide the exit code and returns the
