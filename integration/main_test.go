@@ -56,7 +56,7 @@ var scales = map[string]scale{
 	// 1000 elements that are removed in one piece, yet load in 0.1 s.
 	"small": {name: "small", small: 20_000, hash: 60_000, set: 60_000, list: 60_000, zset: 60_000,
 		threshold: 10_000, bigKills: 5, killRounds: 16, killPace: 100_000, bystanders: 500, runLimit: time.Minute,
-		propertyRounds: 2, moving: 150, still: 180, writes: 1500, cuts: 4,
+		propertyRounds: 2, moving: 150, still: 180, writes: 1500, cuts: 2,
 		giantTies: 200_000, giantFields: 100, giantValue: 2_000_000, giantMemory: 100 << 20},
 	"full": {name: "full", small: 500_000, hash: 1_000_000, set: 1_000_000, list: 500_000, zset: 1_000_000,
 		threshold: 100_000, bigKills: 30, killRounds: 200, killPace: 1_000_000, bystanders: 5_000, runLimit: 10 * time.Minute,

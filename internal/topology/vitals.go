@@ -81,7 +81,9 @@ func (m *Sampler) Sample(ctx context.Context) (map[string]Vital, error) {
 		return out, nil
 	}
 	m.read(parseInfo(text), time.Now(), out)
+	out[SignalClusterDown] = Vital{}
 	if m.shard.Server.Cluster {
+		delete(out, SignalClusterDown) // until it tells
 		state, err := m.shard.client.ClusterInfo(ctx).Result()
 		switch fields := parseInfo(state); {
 		case err != nil && !isReply(err):
