@@ -55,6 +55,7 @@ type Options struct {
 	Job       string // written into trash names; "" for a run without a job
 	Protected func(name string) bool
 	Keeper    Keeper
+	Sweeper   Sweeper          // nil: nothing is removed unmeasured
 	Clock     func() time.Time // the shard's, by which kept keys are due; nil: ours
 }
 
@@ -66,7 +67,8 @@ type Deleter struct {
 
 	swapped  map[string]bool // trash names that Restore made
 	restored map[string]bool // names that Restore gave
-	released int64           // bytes unlinked since the server's queue was last seen empty
+	guesses  guesses
+	released int64 // bytes unlinked since the server's queue was last seen empty
 }
 
 // New returns a deleter.
@@ -153,7 +155,7 @@ func (d *Deleter) removeAll(ctx context.Context, orders []Order, how Method, don
 func (d *Deleter) chunk(orders []Order, how Method) (n, elements int, bytes int64) {
 	limit := d.gate.Pipeline(d.gate.Batch("remove"))
 	var inline int64
-	for n < len(orders) && n < limit && bytes <= most && inline <= stepBytes && (how == Unlink || elements <= smallElements) {
+	for n < len(orders) && n < limit && bytes <= most && inline <= stepBytes && (how == Unlink || elements <= SmallElements) {
 		o := &orders[n]
 		elements += int(max(0, o.Elements))
 		bytes += max(0, o.Bytes)
