@@ -31,7 +31,11 @@ type worker struct {
 
 	ahead time.Duration // the shard's clock, less ours
 
+	sweeps bool // the act is the first to look at the keys
+
 	tally    *tally
+	glance   glance // a place to work in
+	spare    *group // another
 	scanned  int64
 	acted    int64 // against max_percent
 	trash    int64 // names of ours met so far: no part of what it is a percentage of
@@ -55,13 +59,7 @@ func newWorker(w *run, s *topology.Shard) *worker {
 // panic is an error of the shard: it must not end a daemon with its other
 // jobs.
 func (k *worker) do(ctx context.Context, step func(context.Context) error) {
-	defer func() {
-		if p := recover(); p != nil {
-			k.err = fmt.Errorf("panic: %v", p)
-			k.Log.Error("work on a shard panicked", "job", k.Job.Name, "shard", k.shard.ID,
-				"reason", fmt.Sprint(p), "stack", string(debug.Stack()))
-		}
-	}()
+	defer k.recovered(&k.err)
 	if k.err == nil && k.scan == nil {
 		k.keep(ctx, k.prepare(ctx))
 	}
@@ -69,6 +67,15 @@ func (k *worker) do(ctx context.Context, step func(context.Context) error) {
 		return
 	}
 	k.keep(ctx, step(ctx))
+}
+
+// recovered, deferred, turns a panic into an error.
+func (k *worker) recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v", p)
+		k.Log.Error("work on a shard panicked", "job", k.Job.Name, "shard", k.shard.ID,
+			"reason", fmt.Sprint(p), "stack", string(debug.Stack()))
+	}
 }
 
 // keep keeps an error of the shard. What fails because the run is over says
@@ -99,6 +106,8 @@ func (k *worker) prepare(ctx context.Context) error {
 	o := scanner.Options{
 		Rule: ruleOf(k.Job.Select), Can: scanner.Abilities{MemoryUsage: can.MemoryUsage, Encoding: can.Encoding}, Own: k.own,
 	}
+	k.sweeps = k.lean()
+	o.Lean = k.sweeps
 	if k.shard.Server.Cluster {
 		o.Orphan = func(name string) bool { return !k.shard.Owns(topology.Slot(name)) }
 	}
@@ -115,7 +124,7 @@ func (k *worker) newDeleter(gate *throttle.Gate) {
 	redis := deleter.NewRedis(k.shard.Client(), can)
 	o := deleter.Options{Can: can, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}, Clock: k.clock}
 	if k.Mode == Execute {
-		o.Journal, o.Keeper = shardJournal{k.journal, k.shard.DB}, redis
+		o.Journal, o.Keeper, o.Sweeper = shardJournal{k.journal, k.shard.DB}, redis, redis
 		k.del = deleter.New(redis, leased{gate, k.lease, &k.Progress.Elements}, o)
 		return
 	}
@@ -206,11 +215,7 @@ func (k *worker) walk(ctx context.Context) error {
 			return err
 		}
 	}
-	last := false
-	err := k.scan.Walk(ctx, 0, func(p scanner.Page) error {
-		last = p.Next == 0
-		return k.page(ctx, p)
-	})
+	last, err := k.pages(ctx)
 	if err != nil {
 		return err
 	}
@@ -231,8 +236,21 @@ func (k *worker) walk(ctx context.Context) error {
 	return nil
 }
 
-// page takes in one page of the scan and acts on it.
-func (k *worker) page(ctx context.Context, p scanner.Page) error {
+// pages does to every page of the scan what the run is for; last tells
+// whether that was all of them.
+func (k *worker) pages(ctx context.Context) (last bool, err error) {
+	if k.sweeps {
+		return k.flow(ctx)
+	}
+	err = k.scan.Walk(ctx, 0, func(p scanner.Page) error {
+		last = p.Next == 0
+		return k.page(ctx, p)
+	})
+	return last, err
+}
+
+// passed counts one page of the scan.
+func (k *worker) passed(p *scanner.Page) {
 	k.scanned += int64(p.Seen)
 	k.trash += int64(len(p.Own))
 	k.orphans += int64(p.Orphans)
@@ -243,6 +261,11 @@ func (k *worker) page(ctx context.Context, p scanner.Page) error {
 		k.refusedErr = p.RefusedErr
 	}
 	k.Progress.KeysScanned.Add(int64(p.Seen))
+}
+
+// page takes in one page of the scan and acts on it.
+func (k *worker) page(ctx context.Context, p scanner.Page) error {
+	k.passed(&p)
 	if err := k.check(ctx); err != nil {
 		return err
 	}
@@ -324,26 +347,7 @@ func (k *worker) named(ctx context.Context, names []Named) error {
 	if err != nil {
 		return err
 	}
-	rule := ruleOf(k.Job.Select)
-	selected := make([]scanner.Key, 0, len(keys))
-	for i := range keys {
-		key := &keys[i]
-		r := deleter.Result{Order: deleter.Order{Key: key.Name}, Outcome: deleter.Changed}
-		switch {
-		case key.Type == scanner.None:
-			r.Outcome = deleter.Gone
-		case k.protected(key.Name):
-			r.Outcome = deleter.Protected
-		case key.Type != "" && names[i].Type != "" && key.Type != names[i].Type:
-			r.Reason = fmt.Sprintf("it was a %s and is a %s", names[i].Type, key.Type)
-		case key.Type != "" && !rule.Selects(key):
-			r.Reason = "it does not meet the rule"
-		default:
-			selected = append(selected, *key)
-			continue
-		}
-		k.outcome(&r, key)
-	}
+	selected := k.standing(keys, names)
 	k.scanned += int64(len(names))
 	k.Progress.KeysScanned.Add(int64(len(names)))
 	k.Progress.KeysMatched.Add(int64(len(selected)))
@@ -352,4 +356,34 @@ func (k *worker) named(ctx context.Context, names []Named) error {
 		return nil
 	}
 	return err
+}
+
+// standing is the part of measured keys that is to be acted on; what became
+// of the others is told. names, if given, say of what type each was.
+func (k *worker) standing(keys []scanner.Key, names []Named) []scanner.Key {
+	rule := ruleOf(k.Job.Select)
+	selected := make([]scanner.Key, 0, len(keys))
+	for i := range keys {
+		key := &keys[i]
+		was := ""
+		if names != nil {
+			was = names[i].Type
+		}
+		r := deleter.Result{Order: deleter.Order{Key: key.Name}, Outcome: deleter.Changed}
+		switch {
+		case key.Type == scanner.None:
+			r.Outcome = deleter.Gone
+		case k.protected(key.Name):
+			r.Outcome = deleter.Protected
+		case key.Type != "" && was != "" && key.Type != was:
+			r.Reason = fmt.Sprintf("it was a %s and is a %s", was, key.Type)
+		case key.Type != "" && !rule.Selects(key):
+			r.Reason = "it does not meet the rule"
+		default:
+			selected = append(selected, *key)
+			continue
+		}
+		k.outcome(&r, key)
+	}
+	return selected
 }

@@ -35,8 +35,9 @@ type Shard struct {
 	want   identity
 }
 
-// poolSize bounds a shard's connections: the worker's and the sampler's.
-const poolSize = 2
+// poolSize bounds a shard's connections: the scan's, the act's, and one for
+// what the worker asks meanwhile.
+const poolSize = 3
 
 // Owns reports whether keys of that slot belong here. Outside a cluster every
 // key does.
