@@ -46,7 +46,8 @@ func (o *Order) terms() terms { return terms{o.Type, o.Evidence} }
 // Sweep carries out orders for keys that nobody has measured: the server looks
 // at each in the step that removes it, and removes it only if it is small. It
 // takes orders of method Auto without a time to be kept, and calls done as Act
-// does; the Order of a result carries what the server saw of the key.
+// does, with a result that is good until done returns; its Order carries what
+// the server saw of the key.
 func (d *Deleter) Sweep(ctx context.Context, orders []Order, done func(*Result)) error {
 	mine := d.sweepable(orders, done)
 	for len(mine) > 0 {
@@ -113,10 +114,13 @@ func (d *Deleter) sweepable(orders []Order, done func(*Result)) []Order {
 
 // swept turns replies into results, as report does.
 func (d *Deleter) swept(orders []Order, replies []Swept, took time.Duration, done func(*Result)) error {
-	var fatal error
+	var (
+		fatal error
+		r     Result // one for all: done does not keep it
+	)
 	for i := range replies {
 		reply := &replies[i]
-		r := Result{Order: orders[i]}
+		r = Result{Order: orders[i]}
 		if reply.Type != "" {
 			r.Order.Type = reply.Type
 		}
