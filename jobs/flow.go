@@ -107,6 +107,9 @@ func (k *worker) flow(ctx context.Context) (last bool, err error) {
 		stop()
 		for range pages { // what nobody takes any more, until the walk has ended
 		}
+		if f.acting != nil { // run panicked
+			<-f.acting.done
+		}
 	}()
 	last, err = f.run(ctx, pages)
 	if idle := f.idle(); idle != nil {
