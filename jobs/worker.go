@@ -41,7 +41,11 @@ type worker struct {
 	putOff   []scanner.Key // in slots that were moving
 	last     bool          // they are tried for the last time
 
+	sweeps bool // the act is the first to look at the keys
+
 	tally    *tally
+	glance   glance // a place to work in
+	spare    *group // another
 	scanned  int64
 	acted    int64 // against max_percent
 	trash    int64 // names of ours met so far: no part of what it is a percentage of
@@ -65,13 +69,7 @@ func newWorker(w *run, s *topology.Shard) *worker {
 // panic is an error of the shard: it must not end a daemon with its other
 // jobs.
 func (k *worker) do(ctx context.Context, step func(context.Context) error) {
-	defer func() {
-		if p := recover(); p != nil {
-			k.err = fmt.Errorf("panic: %v", p)
-			k.Log.Error("work on a shard panicked", "job", k.Job.Name, "shard", k.shard.ID,
-				"reason", fmt.Sprint(p), "stack", string(debug.Stack()))
-		}
-	}()
+	defer k.recovered(&k.err)
 	if k.err == nil && k.scan == nil {
 		k.keep(ctx, k.prepare(ctx))
 	}
@@ -79,6 +77,15 @@ func (k *worker) do(ctx context.Context, step func(context.Context) error) {
 		return
 	}
 	k.keep(ctx, step(ctx))
+}
+
+// recovered, deferred, turns a panic into an error.
+func (k *worker) recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v", p)
+		k.Log.Error("work on a shard panicked", "job", k.Job.Name, "shard", k.shard.ID,
+			"reason", fmt.Sprint(p), "stack", string(debug.Stack()))
+	}
 }
 
 // keep keeps an error of the shard. What fails because the run is over says
@@ -122,6 +129,8 @@ func (k *worker) prepare(ctx context.Context) error {
 		Rule: k.rule, Own: k.own,
 		Can: scanner.Abilities{MemoryUsage: can.MemoryUsage, Encoding: can.Encoding, NoTouch: can.NoTouch, TypeTouches: k.typeTouches()},
 	}
+	k.sweeps = k.lean()
+	o.Lean = k.sweeps
 	if k.shard.Server.Cluster {
 		o.Orphan = func(name string) bool { return !k.shard.Owns(topology.Slot(name)) }
 	}
@@ -175,7 +184,7 @@ func (k *worker) newDeleter(ctx context.Context, gate *throttle.Gate) {
 	redis := deleter.NewRedis(k.shard.Client(), can)
 	o := deleter.Options{Can: can, Pruner: redis, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}, Clock: k.clock}
 	if k.Mode == Execute {
-		o.Journal, o.Keeper, o.Shortener, o.Shrinker = shardJournal{k.journal, k.shard.DB}, redis, redis, redis
+		o.Journal, o.Keeper, o.Shortener, o.Shrinker, o.Sweeper = shardJournal{k.journal, k.shard.DB}, redis, redis, redis, redis
 		var acting deleter.Gate = leased{gate, k.lease, &k.Progress.Elements}
 		if k.defuse != nil {
 			acting = k.defuse.gate(acting)
@@ -271,11 +280,10 @@ func (k *worker) walk(ctx context.Context) error {
 	}
 	last := false
 	for again := true; again; {
-		again, k.scanned = false, 0
-		err := k.scan.Walk(ctx, 0, func(p scanner.Page) error {
-			last = p.Next == 0
-			return k.page(ctx, p)
-		})
+		var err error
+		k.scanned = 0
+		last, err = k.pages(ctx)
+		again = false
 		if k.defuse != nil {
 			more, ended := k.defuse.finish(ctx)
 			again, err = more && err == nil, errors.Join(err, ended)
@@ -304,8 +312,21 @@ func (k *worker) walk(ctx context.Context) error {
 	return nil
 }
 
-// page takes in one page of the scan and acts on it.
-func (k *worker) page(ctx context.Context, p scanner.Page) error {
+// pages does to every page of the scan what the run is for; last tells
+// whether that was all of them.
+func (k *worker) pages(ctx context.Context) (last bool, err error) {
+	if k.sweeps {
+		return k.flow(ctx)
+	}
+	err = k.scan.Walk(ctx, 0, func(p scanner.Page) error {
+		last = p.Next == 0
+		return k.page(ctx, p)
+	})
+	return last, err
+}
+
+// passed counts one page of the scan.
+func (k *worker) passed(p *scanner.Page) {
 	k.scanned += int64(p.Seen)
 	k.trash += int64(len(p.Own))
 	k.orphans += int64(p.Orphans)
@@ -316,6 +337,11 @@ func (k *worker) page(ctx context.Context, p scanner.Page) error {
 		k.refusedErr = p.RefusedErr
 	}
 	k.Progress.KeysScanned.Add(int64(p.Seen))
+}
+
+// page takes in one page of the scan and acts on it.
+func (k *worker) page(ctx context.Context, p scanner.Page) error {
+	k.passed(&p)
 	if err := k.check(ctx); err != nil {
 		return err
 	}
@@ -412,26 +438,7 @@ func (k *worker) actNamed(ctx context.Context, names []Named) error {
 	if err != nil {
 		return err
 	}
-	selected := make([]scanner.Key, 0, len(keys))
-	for i := range keys {
-		key := &keys[i]
-		r := deleter.Result{Order: deleter.Order{Key: key.Name}, Outcome: deleter.Changed}
-		switch {
-		case key.Type == scanner.None:
-			r.Outcome = deleter.Gone
-		case k.protected(key.Name):
-			r.Outcome = deleter.Protected
-		case key.Type != "" && names[i].Type != "" && key.Type != names[i].Type:
-			r.Reason = fmt.Sprintf("it was a %s and is a %s", names[i].Type, key.Type)
-		case key.Type != "" && !k.rule.Selects(key):
-			r.Reason = "it does not meet the rule"
-		default:
-			selected = append(selected, *key)
-			continue
-		}
-		k.outcome(&r, key)
-	}
-	selected, err = k.idleEverywhere(ctx, selected)
+	selected, err := k.idleEverywhere(ctx, k.standing(keys, names))
 	if err != nil {
 		return err
 	}
@@ -441,4 +448,33 @@ func (k *worker) actNamed(ctx context.Context, names []Named) error {
 		return nil
 	}
 	return err
+}
+
+// standing is the part of measured keys that is to be acted on; what became
+// of the others is told. names, if given, say of what type each was.
+func (k *worker) standing(keys []scanner.Key, names []Named) []scanner.Key {
+	selected := make([]scanner.Key, 0, len(keys))
+	for i := range keys {
+		key := &keys[i]
+		was := ""
+		if names != nil {
+			was = names[i].Type
+		}
+		r := deleter.Result{Order: deleter.Order{Key: key.Name}, Outcome: deleter.Changed}
+		switch {
+		case key.Type == scanner.None:
+			r.Outcome = deleter.Gone
+		case k.protected(key.Name):
+			r.Outcome = deleter.Protected
+		case key.Type != "" && was != "" && key.Type != was:
+			r.Reason = fmt.Sprintf("it was a %s and is a %s", was, key.Type)
+		case key.Type != "" && !k.rule.Selects(key):
+			r.Reason = "it does not meet the rule"
+		default:
+			selected = append(selected, *key)
+			continue
+		}
+		k.outcome(&r, key)
+	}
+	return selected
 }

@@ -38,6 +38,9 @@ type Options struct {
 	Can  Abilities
 	// Own recognises the names that are ours: no rule selects them.
 	Own func(name string) bool
+	// Lean asks only what the rule's conditions need: the rest of a key stays
+	// unknown. It is for walks whose act looks at the keys itself.
+	Lean bool
 	// Orphan recognises, in a cluster, names of slots that the node does not
 	// own: they are counted and left alone. Nil outside a cluster.
 	Orphan func(name string) bool
@@ -62,12 +65,43 @@ type Scanner struct {
 	gate Gate
 	o    Options
 	plan [][]probe
+	seen map[string]struct{} // names of the page in hand
 }
 
 // New returns a scanner that sends its commands through rdb, a client of
 // exactly one node: a cursor means nothing to any other.
 func New(rdb redis.Cmdable, gate Gate, o Options) *Scanner {
-	return &Scanner{rdb: rdb, gate: gate, o: o, plan: plan(&o.Rule, o.Can)}
+	return &Scanner{rdb: rdb, gate: gate, o: o, plan: planOf(&o), seen: map[string]struct{}{}}
+}
+
+func planOf(o *Options) [][]probe {
+	if o.Lean {
+		return leanPlan(&o.Rule, o.Can)
+	}
+	return plan(&o.Rule, o.Can)
+}
+
+// leanPlan has the probes that the rule's conditions need, one after another,
+// the cheapest that decides first. A rule about names alone needs none.
+func leanPlan(r *Rule, can Abilities) [][]probe {
+	var out [][]probe
+	bytes := r.MinBytes > 0
+	if bytes && can.MemoryUsage {
+		out, bytes = append(out, []probe{askBytes}), false
+	}
+	if len(r.Types) > 0 || r.MinElements > 0 || bytes {
+		out = append(out, []probe{askType})
+	}
+	if r.MinElements > 0 || bytes {
+		out = append(out, []probe{askLength})
+	}
+	if r.onTTL() {
+		out = append(out, []probe{askTTL})
+	}
+	if out == nil {
+		out = [][]probe{nil}
+	}
+	return out
 }
 
 // plan orders the probes of a rule: first the cheapest that decides, and for
@@ -114,8 +148,8 @@ func idlePlan(can Abilities, able func(...probe) []probe) [][]probe {
 // without having been stopped.
 //
 // Sends: SCAN with a COUNT that makes a page take the target, and per page
-// one to three pipelines of probes; the SCAN of the next page travels with
-// the first of them.
+// one to three pipelines of probes, with Lean none to four; the SCAN of the
+// next page travels with the first of them.
 func (s *Scanner) Walk(ctx context.Context, from uint64, fn func(Page) error) error {
 	if err := s.gate.Wait(ctx, 1, 0, 0); err != nil {
 		return err
@@ -154,7 +188,7 @@ func (s *Scanner) Walk(ctx context.Context, from uint64, fn func(Page) error) er
 // count is the COUNT of the next page: the keys that take the target, by
 // what whole pages of them took, in no more commands than a pipeline may hold.
 func (s *Scanner) count() int {
-	keys, probes := s.gate.Batch(kind), len(s.plan[0])
+	keys, probes := s.gate.Batch(kind), max(1, len(s.plan[0]))
 	return max(1, s.gate.Pipeline(keys*probes)/probes)
 }
 
@@ -163,12 +197,12 @@ func (s *Scanner) count() int {
 func (s *Scanner) sift(raw page) (Page, []*Key) {
 	p := Page{Next: raw.next}
 	keys := make([]Key, 0, len(raw.names))
-	seen := make(map[string]struct{}, len(raw.names))
+	clear(s.seen)
 	for _, name := range raw.names {
-		if _, again := seen[name]; again {
+		if _, again := s.seen[name]; again {
 			continue
 		}
-		seen[name] = struct{}{}
+		s.seen[name] = struct{}{}
 		p.Seen++
 		switch {
 		case s.o.Orphan != nil && s.o.Orphan(name):
@@ -204,7 +238,7 @@ func (s *Scanner) measure(ctx context.Context, p *Page, keys []*Key) (next page,
 			cursor = &p.Next
 		}
 		asked := askable(keys, probes, s.o.Can)
-		if len(asked) == 0 && cursor == nil {
+		if len(asked)*len(probes) == 0 && cursor == nil {
 			continue
 		}
 		if err := s.gate.Wait(ctx, len(asked)*len(probes)+1, 0, 0); err != nil {
@@ -222,6 +256,7 @@ func (s *Scanner) measure(ctx context.Context, p *Page, keys []*Key) (next page,
 		keys = s.keep(p, keys, asked, lost)
 	}
 	s.gate.Observe(kind, max(p.Seen, 1), took)
+	p.Keys = make([]Key, 0, len(keys))
 	for _, k := range keys {
 		switch {
 		case s.o.Rule.Selects(k):

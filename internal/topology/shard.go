@@ -37,8 +37,9 @@ type Shard struct {
 	readOnly bool // a cluster's replica, which otherwise answers with MOVED
 }
 
-// poolSize bounds a shard's connections: two of the worker and the sampler's.
-const poolSize = 3
+// poolSize bounds a shard's connections: the scan's, the act's, one for what
+// the worker asks meanwhile, and the sampler's.
+const poolSize = 4
 
 // Owns reports whether keys of that slot belong here. Outside a cluster every
 // key does.
