@@ -22,6 +22,7 @@ import (
 type flow struct {
 	*worker
 	keys   []scanner.Key // found, and not yet acted on
+	after  uint64        // the cursor after the last page that was taken
 	look   []string      // that a sweep left alone: to be measured
 	acting *sweep        // nil: nothing is acted on
 	recent recent
@@ -30,8 +31,10 @@ type flow struct {
 // sweep is a group that is acted on.
 type sweep struct {
 	*group
-	err  error
-	done chan struct{} // closed once results and err are final
+	next    uint64 // the cursor up to which nothing is left once it is done; 0: not so
+	scanned int64  // keys up to there
+	err     error
+	done    chan struct{} // closed once results and err are final
 }
 
 // recent remembers the names that were acted on last. SCAN repeats keys while
@@ -93,7 +96,7 @@ func (k *worker) flow(ctx context.Context) (last bool, err error) {
 	go func() {
 		defer close(pages)
 		defer k.recovered(&walked)
-		walked = k.scan.Walk(scanning, 0, func(p scanner.Page) error {
+		walked = k.scan.Walk(scanning, k.from, func(p scanner.Page) error {
 			select {
 			case pages <- p:
 				return nil
@@ -165,6 +168,7 @@ func (f *flow) run(ctx context.Context, pages <-chan scanner.Page) (last bool, e
 // way, and the fastest of several PINGs comes after it.
 func (f *flow) take(ctx context.Context, p *scanner.Page) error {
 	f.passed(p)
+	f.after = p.Next
 	if len(p.Own) > 0 || time.Since(f.checked) >= checkEvery {
 		if err := f.idle(); err != nil {
 			return err
@@ -185,6 +189,9 @@ func (f *flow) take(ctx context.Context, p *scanner.Page) error {
 		} else {
 			f.keys = append(f.keys, p.Keys[i])
 		}
+	}
+	if f.acting == nil && len(f.keys)+len(f.look) == 0 {
+		f.reached(p.Next, f.worker.scanned)
 	}
 	return nil
 }
@@ -215,6 +222,9 @@ func (f *flow) next(ctx context.Context) error {
 	}
 	f.keys = f.keys[n:]
 	now := &sweep{group: g, done: make(chan struct{})}
+	if len(f.keys) == 0 {
+		now.next, now.scanned = f.after, f.worker.scanned
+	}
 	f.acting = now
 	go func() {
 		defer close(now.done)
@@ -256,7 +266,11 @@ func (f *flow) swept(s *sweep) error {
 		f.tell(s.group, r)
 	}
 	f.look = append(f.look, s.left...)
-	return errors.Join(s.err, f.settle(s.group))
+	err := errors.Join(s.err, f.settle(s.group))
+	if err == nil && s.next != 0 && len(f.look) == 0 {
+		f.reached(s.next, s.scanned)
+	}
+	return err
 }
 
 // lookAt measures what a sweep left alone and acts on it as on keys that were

@@ -68,6 +68,9 @@ type Request struct {
 	Top int
 	// Stream, if set, is given every finding once its fate is known.
 	Stream func(Finding) error
+	// Checkpoints writes down, in the state directory, how far each shard's
+	// scan is; Resume goes on from there.
+	Checkpoints, Resume bool
 	// ReadReplica scans a replica of each shard; acts go to the primary.
 	ReadReplica bool
 	// Part is the share of the shards that the run is for.

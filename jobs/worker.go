@@ -36,6 +36,10 @@ type worker struct {
 	health   *throttle.Health    // of the shard's server
 	unwatch  context.CancelFunc  // ends its sampling
 	paced    int                 // the version of a pace that was set by hand
+	from     uint64              // where the walk begins
+	cursor   uint64              // everything before it is done
+	behind   int64               // keys that were scanned up to there
+	saved    time.Time           // when that was last written down
 	indexes  indexes             // of a run that prunes them
 	settled  func(*deleter.Result)
 	putOff   []scanner.Key // in slots that were moving
@@ -278,15 +282,25 @@ func (k *worker) walk(ctx context.Context) error {
 			return err
 		}
 	}
+	k.resume()
+	defer func() {
+		// What a limit ended came to its end: the next run begins anew.
+		if _, over := k.allow.stoppedBy(); k.complete || k.full || over {
+			k.arrived()
+		} else {
+			k.save()
+		}
+	}()
 	last := false
 	for again := true; again; {
 		var err error
-		k.scanned = 0
 		last, err = k.pages(ctx)
 		again = false
 		if k.defuse != nil {
 			more, ended := k.defuse.finish(ctx)
-			again, err = more && err == nil, errors.Join(err, ended)
+			if again, err = more && err == nil, errors.Join(err, ended); again {
+				k.scanned = 0
+			}
 		}
 		if err != nil {
 			return err
@@ -318,9 +332,13 @@ func (k *worker) pages(ctx context.Context) (last bool, err error) {
 	if k.sweeps {
 		return k.flow(ctx)
 	}
-	err = k.scan.Walk(ctx, 0, func(p scanner.Page) error {
+	err = k.scan.Walk(ctx, k.from, func(p scanner.Page) error {
 		last = p.Next == 0
-		return k.page(ctx, p)
+		if err := k.page(ctx, p); err != nil {
+			return err
+		}
+		k.reached(p.Next, k.scanned)
+		return nil
 	})
 	return last, err
 }

@@ -24,6 +24,11 @@ func partFlags() []cli.Flag {
 	}
 }
 
+// resumeFlag goes on where an earlier run was.
+func resumeFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "resume", Category: connecting, Usage: "go on where an earlier run of the same scan was, if it left its place in --state-dir"}
+}
+
 // part reads them.
 func (r *reader) part(getenv func(string) string) jobs.Part {
 	text, n := r.c.String("shard"), r.c.Int("shards")

@@ -192,7 +192,7 @@ func requestOf(c *cli.Context, cfg *config.Config, j config.Job, wait time.Durat
 		Lock: true, LockWait: wait,
 	}
 	if j.Execute {
-		q.Mode = jobs.Execute
+		q.Mode, q.Checkpoints, q.Resume = jobs.Execute, true, true
 	}
 	return q
 }
