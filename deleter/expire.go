@@ -9,9 +9,10 @@ const Expire Method = "expire"
 // in one blow, with every client waiting, or crash.
 func (o *Order) mayExpire(can *Abilities) error {
 	large := o.Elements > SmallElements || o.Bytes > SmallBytes || o.Elements == Unknown && o.Bytes == Unknown
+	if err := o.blind(can); err != nil {
+		return err
+	}
 	switch {
-	case o.Evidence.IdleOver > 0 && !can.Script:
-		return fmt.Errorf("idle time can only be judged together with the act by a script; grant the user +eval +evalsha")
 	case o.Type == "stream" && !can.StreamUnlink:
 		return fmt.Errorf("a stream that expires can crash this version of the server")
 	case o.Type == "string" && o.stall() <= o.allowed(), !large:

@@ -30,8 +30,8 @@ func (s *Redis) asideIdle(ctx context.Context, o Order, trash string) Reply {
 	}
 
 	types := []string{o.Type}
-	if o.Type == "" {
-		types = []string{"list", "hash", "set", "zset", "stream"}
+	if o.Type == "" { // before 3.2, where there are no streams
+		types = []string{"list", "hash", "set", "zset"}
 	}
 	// Looked at below, each by its place: replies of commands in a MULTI.
 	pipe := conn.TxPipeline()

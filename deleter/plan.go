@@ -106,6 +106,22 @@ func (o *Order) mayShrink(can *Abilities) error {
 	return nil
 }
 
+// blind says why evidence can't be judged together with what can't be taken
+// back. Between two round trips PERSIST could make a key with a TTL one
+// without, and no WATCH would tell before 6.0.7; a rename can be taken back, a
+// removal cannot. Nor does a WATCH tell of reads, which end an idle time.
+func (o *Order) blind(can *Abilities) error {
+	switch {
+	case can.Script:
+		return nil
+	case o.Evidence.IdleOver > 0:
+		return fmt.Errorf("idle time can only be judged together with the act by a script; grant the user +eval +evalsha")
+	case (o.Evidence.TTLUnder > 0 || o.Evidence.TTLOver > 0) && !can.WatchSeesPersist:
+		return fmt.Errorf("before 6.0.7 a TTL can only be judged together with the act by a script; grant the user +eval +evalsha")
+	}
+	return nil
+}
+
 func choose(o *Order, can *Abilities) (Method, error) {
 	if o.Keep > 0 {
 		if o.Type == "" || o.TTL < NoTTL {
@@ -117,11 +133,7 @@ func choose(o *Order, can *Abilities) (Method, error) {
 	if o.Method == Unlink && !can.Unlink {
 		return "", fmt.Errorf("method unlink, but the server has no UNLINK for us; take auto or drain")
 	}
-	// Between two round trips PERSIST could make a key with a TTL one without
-	// and no WATCH would tell; a rename can be taken back, a removal cannot.
-	// Nor does a WATCH tell of reads, which end an idle time.
-	blind := (o.Evidence.TTLUnder > 0 || o.Evidence.TTLOver > 0) && !can.Script && !can.WatchSeesPersist ||
-		o.Evidence.IdleOver > 0 && !can.Script
+	blind := o.blind(can) != nil
 	if blind && o.Type == "" { // judged, and opened, in the trash
 		return Drain, nil
 	}

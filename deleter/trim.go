@@ -54,15 +54,18 @@ func (t *Trim) Type() string {
 // fits says why a key can't be trimmed like this.
 func (t *Trim) fits(o *Order, can *Abilities) error {
 	want := t.Type()
+	if err := o.blind(can); err != nil {
+		return err
+	}
 	switch {
 	case want != "" && o.Type != want, want == "" && o.Type != "zset" && o.Type != "stream":
 		return fmt.Errorf("a %s can't be trimmed like this", o.Type)
 	case want != "" && t.Keep < 1:
 		return fmt.Errorf("to keep %d entries is to remove the key; delete it", t.Keep)
+	case o.Evidence.IdleOver > 0 && !can.NoTouch && o.Type != "stream":
+		return fmt.Errorf("to ask how long it is resets its idle time on a server without CLIENT NO-TOUCH (7.2); trim without idle_over")
 	case o.Type == "stream" && !can.Script:
 		return fmt.Errorf("what groups have not acknowledged can only be told from the rest by a script; grant the user +eval +evalsha")
-	case o.Evidence.IdleOver > 0 && !can.Script:
-		return fmt.Errorf("idle time can only be judged together with a trim by a script; grant the user +eval +evalsha")
 	}
 	return nil
 }
@@ -296,6 +299,9 @@ func (s *Redis) plain(ctx context.Context, o Order) Reply {
 func (s *Redis) shortenStream(ctx context.Context, o Order, n int) Shortened {
 	keep, before := o.Trim.Keep, ""
 	if o.Trim.End == "" {
+		if o.Trim.Before <= 0 { // no id is of a time before 1970
+			return Shortened{Reply: Reply{Status: Enough}}
+		}
 		keep, before = 0, strconv.FormatInt(o.Trim.Before-1, 10)
 	}
 	force := "0"
@@ -347,6 +353,7 @@ end
 
 // Shorten looks whether there is something to remove.
 func (r *Rehearsal) Shorten(ctx context.Context, o Order, n int) Shortened {
+	o = r.untouched([]Order{o})[0]
 	pipe := r.s.rdb.Pipeline()
 	seen := r.s.look(ctx, pipe, []Order{o})
 	_, _ = pipe.Exec(ctx) // each reply is looked at below

@@ -13,6 +13,7 @@ import (
 // job is one entry of a configuration file.
 type job struct {
 	name, schedule, prefix string
+	also                   string   // further conditions: ", types: [list]"
 	more                   []string // further lines, indented by four
 }
 
@@ -28,7 +29,7 @@ func (o *operator) config(t *testing.T, d *deployment, top string, jobs ...job) 
 		if j.schedule != "" {
 			fmt.Fprintf(&y, "    schedule: %q\n", j.schedule)
 		}
-		fmt.Fprintf(&y, "    select: {prefix: [%q]}\n", j.prefix)
+		fmt.Fprintf(&y, "    select: {prefix: [%q]%s}\n", j.prefix, j.also)
 		for _, line := range j.more {
 			fmt.Fprintf(&y, "    %s\n", line)
 		}
@@ -326,6 +327,25 @@ func TestDaemonTerminated(t *testing.T) {
 	})
 }
 
+// state is the text of all files of the state directory.
+func (o *operator) state(t *testing.T) string {
+	t.Helper()
+	var text strings.Builder
+	err := filepath.WalkDir(filepath.Join(o.dir, "keyjanitor-state"), func(p string, e os.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			var one []byte
+			if one, err = os.ReadFile(p); err == nil {
+				text.Write(one)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
 // Intents are on disk before acts: the audit file names what was removed.
 func TestAudit(t *testing.T) {
 	t.Parallel()
@@ -336,21 +356,9 @@ func TestAudit(t *testing.T) {
 		}
 		o := newOperator(t)
 		o.run(t, "clean", "--url", d.url(), "--prefix", "old:", "--execute").exit(0)
-		var text strings.Builder
-		err := filepath.WalkDir(filepath.Join(o.dir, "keyjanitor-state"), func(p string, e os.DirEntry, err error) error {
-			if err == nil && e.Type().IsRegular() {
-				var one []byte
-				if one, err = os.ReadFile(p); err == nil {
-					text.Write(one)
-				}
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := o.state(t)
 		for _, kind := range kinds {
-			if !strings.Contains(text.String(), "old:"+kind) {
+			if !strings.Contains(text, "old:"+kind) {
 				t.Errorf("the state directory has no word of old:%s", kind)
 			}
 		}

@@ -16,13 +16,17 @@ import (
 	"github.com/keyjanitor/keyjanitor/scanner"
 )
 
-// settle makes of an action what is carried out: a trim that keeps nothing is
-// a delete. The note says so; it is "" where nothing was changed.
-func settle(a config.Action) (_ config.Action, note string) {
-	if t := a.Trim; t != nil && t.Keep != nil && *t.Keep == 0 {
-		return config.Action{Delete: &config.Delete{Method: config.MethodAuto}}, "a trim that keeps 0 entries removes keys whole: they are deleted"
+// settle makes of a job what is carried out: a trim that keeps nothing is a
+// delete of the keys that it would trim. The note says so; it is "" where
+// nothing was changed.
+func settle(j config.Job) (_ config.Job, note string) {
+	t := j.Action.Trim
+	if t == nil || t.Keep == nil || *t.Keep != 0 {
+		return j, ""
 	}
-	return a, ""
+	j.Select.Types = []string{t.Type(j.Select.Types)}
+	j.Action = config.Action{Delete: &config.Delete{Method: config.MethodAuto}}
+	return j, "a trim that keeps 0 entries removes keys whole: they are deleted"
 }
 
 // ruleOf is what a key must meet: what the rule says, and what the action can

@@ -72,7 +72,7 @@ func (d *defuser) watch(keys []scanner.Key) {
 
 // tick moves what is due into the trash.
 func (d *defuser) tick(ctx context.Context) error {
-	for d.err == nil && len(d.waiting) > 0 && !d.waiting[0].due.After(time.Now()) {
+	for d.err == nil && ctx.Err() == nil && len(d.waiting) > 0 && !d.waiting[0].due.After(time.Now()) {
 		f := heap.Pop(&d.waiting).(fuse)
 		d.err = d.move(ctx, &f.key)
 	}

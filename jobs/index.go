@@ -31,8 +31,11 @@ func (x *indexes) meet(k *worker, keys []scanner.Key, own []string) {
 		}
 	}
 	for _, key := range keys {
+		at := slices.IndexFunc(x.keys, func(seen scanner.Key) bool { return seen.Name == key.Name })
 		switch {
-		case slices.ContainsFunc(x.keys, func(seen scanner.Key) bool { return seen.Name == key.Name }):
+		case at >= 0 && x.keys[at].Type == "": // so far only what is pending of it was met
+			x.keys[at] = key
+		case at >= 0:
 		case len(x.keys) >= maxIndexes:
 			x.missed++
 		default:
@@ -95,25 +98,32 @@ func (k *worker) pruneOne(ctx context.Context, workers []*worker, key *scanner.K
 		return err
 	}
 	r, err := k.del.PruneIndex(ctx, ix, func(ctx context.Context, entries []deleter.Entry) ([]bool, error) {
-		return k.removeEntries(ctx, workers, k.shard.DB, entries)
+		return k.removeEntries(ctx, workers, key, entries)
 	})
 	k.outcome(&r, key)
 	return errors.Join(err, k.Audit.Results([]Entry{k.result(&r)}))
 }
 
-// removeEntries removes the keys that entries stand for, each on the shard
-// that has it, and tells with which entries it is done.
-func (w *run) removeEntries(ctx context.Context, workers []*worker, db int, entries []deleter.Entry) ([]bool, error) {
+// removeEntries removes the keys that entries of an index stand for, each on
+// the shard that has it, and tells with which entries it is done. An entry
+// that names the index itself does not take it along.
+func (k *worker) removeEntries(ctx context.Context, workers []*worker, index *scanner.Key, entries []deleter.Entry) ([]bool, error) {
+	w := k.run
 	settled := map[string]bool{}
 	byWorker := map[*worker][]Named{}
 	names := make([][]string, len(entries))
 	for i, e := range entries {
 		for _, template := range w.Job.Action.PruneIndex.Also {
-			n := Named{Name: strings.ReplaceAll(template, config.EntryMark, e.Name), DB: db}
+			n := Named{Name: strings.ReplaceAll(template, config.EntryMark, e.Name), DB: k.shard.DB}
 			names[i] = append(names[i], n.Name)
-			if k := route(workers, n); k != nil {
-				byWorker[k] = append(byWorker[k], n)
-			} else {
+			home := route(workers, n)
+			switch {
+			case n.Name == index.Name:
+				settled[n.Name] = true
+				k.outcome(&deleter.Result{Order: deleter.Order{Key: n.Name}, Outcome: deleter.Protected, Reason: "it is the index"}, index)
+			case home != nil:
+				byWorker[home] = append(byWorker[home], n)
+			default:
 				settled[n.Name] = w.homeless(n) != deleter.Failed
 			}
 		}

@@ -154,7 +154,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var note string
-	q.Job.Action, note = settle(q.Job.Action)
+	q.Job, note = settle(q.Job)
 	w := &run{
 		Runner: r, Request: q, id: runID(), cancel: cancel,
 		namer:   deleter.NewNamer(topology.Slot),

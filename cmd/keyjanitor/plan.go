@@ -3,9 +3,12 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"iter"
 	"os"
@@ -20,8 +23,8 @@ import (
 
 // planVersion is the layout of a plan: JSON lines, of which the first says
 // what is to be done and by which rule, each of the others names one key, and
-// the last counts them, so that a plan that was cut off is told from a whole
-// one.
+// the last counts them and has the digest of all that stands before it, so
+// that a plan that was cut off or edited is told from a whole one.
 const planVersion = 1
 
 type planHead struct {
@@ -34,7 +37,8 @@ type planHead struct {
 
 type planEnd struct {
 	Summary struct {
-		Orders int `json:"orders"`
+		Orders int    `json:"orders"`
+		SHA256 string `json:"sha256"`
 	} `json:"summary"`
 }
 
@@ -50,6 +54,7 @@ func planFlags() []cli.Flag {
 type planWriter struct {
 	out    output
 	w      *bufio.Writer
+	sum    hash.Hash // of what was written
 	orders int
 }
 
@@ -71,7 +76,8 @@ func newPlan(name string, q *jobs.Request) (*planWriter, error) {
 	if err := p.out.create(name); err != nil {
 		return nil, usagef("--plan: %s", err)
 	}
-	p.w = bufio.NewWriter(p.out.file)
+	p.sum = sha256.New()
+	p.w = bufio.NewWriter(io.MultiWriter(p.out.file, p.sum))
 	return p, p.line(planHead{planVersion, time.Now().UTC(), q.Target.Name, s, q.Job.Action})
 }
 
@@ -96,8 +102,9 @@ func (p *planWriter) finding(f jobs.Finding) error {
 // close ends the plan; without a whole run there is none.
 func (p *planWriter) close(whole bool) error {
 	var end planEnd
-	end.Summary.Orders = p.orders
-	err := errors.Join(p.line(end), p.w.Flush())
+	err := p.w.Flush()
+	end.Summary.Orders, end.Summary.SHA256 = p.orders, hex.EncodeToString(p.sum.Sum(nil))
+	err = errors.Join(err, p.line(end), p.w.Flush())
 	return errors.Join(err, p.out.close(whole && err == nil))
 }
 
@@ -130,7 +137,7 @@ func readPlan(name string) (_ planHead, keys iter.Seq2[jobs.Named, error], _ io.
 	case head.Plan != planVersion:
 		return fail("a plan of version %d; this program reads %d", head.Plan, planVersion)
 	}
-	orders, last := 0, []byte(nil)
+	orders, last, sum := 0, first, sha256.New()
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -138,11 +145,15 @@ func readPlan(name string) (_ planHead, keys iter.Seq2[jobs.Named, error], _ io.
 		} else if err != nil {
 			return fail("%s", err)
 		}
+		sum.Write(last)
 		orders, last = orders+1, line
 	}
 	var end planEnd
-	if err := json.Unmarshal(last, &end); err != nil || end.Summary.Orders != orders-1 {
+	switch err := json.Unmarshal(last, &end); {
+	case err != nil || end.Summary.Orders != orders-1:
 		return fail("the plan is not whole: it does not end with the number of its orders")
+	case end.Summary.SHA256 != hex.EncodeToString(sum.Sum(nil)):
+		return fail("the plan was edited since it was written; write another with --plan")
 	}
 	if _, err := f.Seek(int64(len(first)), io.SeekStart); err != nil {
 		return fail("%s", err)
@@ -173,8 +184,8 @@ func (p process) apply(c *cli.Context, q *jobs.Request) (io.Closer, error) {
 		d.InPlace, d.AllowStall = q.Job.Action.Delete.InPlace, q.Job.Action.Delete.AllowStall
 	}
 	problems := append(head.Select.Problems(false), head.Action.Problems(head.Select)...)
-	if head.Action.Kind() == "" {
-		problems = append(problems, config.Problem{Path: "action", Message: "missing"})
+	if len(head.Action.Kinds()) != 1 {
+		problems = append(problems, config.Problem{Path: "action", Message: "a plan has one"})
 	}
 	if err := joined(problems); err != nil {
 		return nil, errors.Join(err, file.Close())

@@ -94,19 +94,27 @@ type PruneIndex struct {
 // EntryMark stands, in a template of Also, for the name of an index entry.
 const EntryMark = "%entry%"
 
+// Kinds are the names of the actions that are set.
+func (a Action) Kinds() []string {
+	var names []string
+	for _, one := range []struct {
+		name string
+		set  bool
+	}{
+		{"delete", a.Delete != nil}, {"trim", a.Trim != nil}, {"expire", a.Expire != nil},
+		{"defuse", a.Defuse != nil}, {"prune_index", a.PruneIndex != nil},
+	} {
+		if one.set {
+			names = append(names, one.name)
+		}
+	}
+	return names
+}
+
 // Kind is the name of the action that is set; "" if none is.
 func (a Action) Kind() string {
-	switch {
-	case a.Delete != nil:
-		return "delete"
-	case a.Trim != nil:
-		return "trim"
-	case a.Expire != nil:
-		return "expire"
-	case a.Defuse != nil:
-		return "defuse"
-	case a.PruneIndex != nil:
-		return "prune_index"
+	if names := a.Kinds(); len(names) > 0 {
+		return names[0]
 	}
 	return ""
 }
@@ -194,8 +202,11 @@ func (t *Trim) problems(types []string) []Problem {
 			add("", "this trims keys of type %s, and the rule also selects %s; write a job of its own for each", typ, other)
 		}
 	}
-	if t.ForceUnacknowledged && typ != "stream" {
+	switch {
+	case t.ForceUnacknowledged && typ != "stream":
 		add("force_unacknowledged", "is for streams; delete it")
+	case t.Keep != nil && *t.Keep == 0 && typ == "stream" && !t.ForceUnacknowledged:
+		add("keep", "0 removes streams whole, with what their groups have not acknowledged; write a delete, or force it")
 	}
 	return ps
 }
