@@ -78,7 +78,7 @@ func (w *run) whole(ctx context.Context, workers []*worker) bool {
 		if k.err == nil && !slices.Equal(now[k.shard.ID], k.shard.Slots) {
 			k.err, k.complete = errMoved, false
 		}
-		if k.err == nil && k.orphans > 0 {
+		if k.err == nil && (k.orphans > 0 || k.Script) { // a script tells of no orphans
 			if importing, err := k.shard.Importing(ctx); err == nil && importing {
 				k.err, k.complete = errMoved, false
 			}

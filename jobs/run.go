@@ -73,6 +73,9 @@ type Request struct {
 	Checkpoints, Resume bool
 	// ReadReplica scans a replica of each shard; acts go to the primary.
 	ReadReplica bool
+	// Script scans by a script where the rule is about bytes and the server
+	// lets it.
+	Script bool
 	// Part is the share of the shards that the run is for.
 	Part Part
 	// Lock makes the run wait up to LockWait for other runs of its job.

@@ -133,6 +133,7 @@ func (k *worker) prepare(ctx context.Context) error {
 		Rule: k.rule, Own: k.own,
 		Can: scanner.Abilities{MemoryUsage: can.MemoryUsage, Encoding: can.Encoding, NoTouch: can.NoTouch, TypeTouches: k.typeTouches()},
 	}
+	o.Script = k.Script && can.Script && can.MemoryUsage
 	k.sweeps = k.lean()
 	o.Lean = k.sweeps
 	if k.shard.Server.Cluster {

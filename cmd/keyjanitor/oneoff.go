@@ -22,7 +22,7 @@ func (p process) scanCommand() *cli.Command {
 			"keyjanitor scan --url redis+cluster://10.0.0.5:7000 --min-bytes 10MiB --format json",
 			"keyjanitor scan --url redis://10.0.0.5:6379 --prefix 'session:' --no-ttl --format jsonl --output found.jsonl",
 		),
-		Flags: flags(connectionFlags(), partFlags(), []cli.Flag{resumeFlag(), stateDirFlag()}, selectionFlags(), paceFlags(false), outputFlags(), []cli.Flag{metricsFlag()}),
+		Flags: flags(connectionFlags(), partFlags(), []cli.Flag{resumeFlag(), stateDirFlag(), scriptFlag()}, selectionFlags(), paceFlags(false), outputFlags(), []cli.Flag{metricsFlag()}),
 		Action: func(c *cli.Context) error {
 			return p.oneOff(c, jobs.Scan, nil)
 		},
@@ -40,7 +40,7 @@ func (p process) cleanCommand() *cli.Command {
 			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'queue:' --action trim --keep 10000 --keep-end tail --execute",
 			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'cache:' --action expire --ttl 30d --jitter 20% --execute",
 		),
-		Flags: flags(connectionFlags(), partFlags(), []cli.Flag{resumeFlag()}, selectionFlags(), []cli.Flag{
+		Flags: flags(connectionFlags(), partFlags(), []cli.Flag{resumeFlag(), scriptFlag()}, selectionFlags(), []cli.Flag{
 			&cli.BoolFlag{Name: "all-keys", Category: selecting, Usage: "consent to act on keys of any name"},
 		}, cleanFlags(), planFlags(), actionFlags(), paceFlags(true), outputFlags(), []cli.Flag{metricsFlag()}),
 		Action: func(c *cli.Context) error {
@@ -108,7 +108,10 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 		q.Job.Limits = r.limits()
 		q.Job.Action = r.action(q.Job.Select)
 	}
-	q.Resume = c.Bool("resume")
+	q.Resume, q.Script = c.Bool("resume"), c.Bool("script")
+	if q.Script && q.Job.Select.MinBytes == 0 {
+		r.fail("script", errors.New("is for rules on bytes; add --min-bytes SIZE"))
+	}
 	q.Checkpoints = q.Resume || mode == jobs.Execute || mode == jobs.Scan && c.IsSet("state-dir")
 	q.Part, q.ReadReplica = r.part(p.getenv), r.readReplica()
 	pace := r.pace(s.config.Pace)

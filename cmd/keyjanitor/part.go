@@ -29,6 +29,11 @@ func resumeFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "resume", Category: connecting, Usage: "go on where an earlier run of the same scan was, if it left its place in --state-dir"}
 }
 
+// scriptFlag scans by script.
+func scriptFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "script", Category: pacing, Usage: "with --min-bytes: fetch and measure each page by one script, in less of the server's time and without a break"}
+}
+
 // part reads them.
 func (r *reader) part(getenv func(string) string) jobs.Part {
 	text, n := r.c.String("shard"), r.c.Int("shards")
