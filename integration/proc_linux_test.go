@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
+	"testing"
+	"time"
 )
 
 // dieWithTests asks the kernel to end a child when the test process dies
@@ -22,6 +25,26 @@ func residentPeak(pid int) int64 {
 		var kb int64
 		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kb); err == nil {
 			return kb << 10
+		}
+	}
+	return 0
+}
+
+// childOf stops the child that a server has forked, and returns its number;
+// 0 if there is none.
+func childOf(t *testing.T, s *server) int {
+	t.Helper()
+	deadline := time.Now().Add(2 * time.Second)
+	for time.Now().Before(deadline) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", s.cmd.Process.Pid, s.cmd.Process.Pid))
+		if err != nil {
+			return 0
+		}
+		if fields := strings.Fields(string(text)); len(fields) > 0 {
+			pid, err := strconv.Atoi(fields[0])
+			if err == nil && syscall.Kill(pid, syscall.SIGSTOP) == nil {
+				return pid
+			}
 		}
 	}
 	return 0
