@@ -84,13 +84,6 @@ func command(ctx context.Context, name string, args ...string) (stdout []byte, t
 	return out.Bytes(), took, nil
 }
 
-// redisCLI runs one of its ways to look for big keys.
-func redisCLI(ctx context.Context, srv *server, how string) (time.Duration, error) {
-	host, port := split(srv.addr)
-	_, took, err := command(ctx, "redis-cli", "-h", host, "-p", port, how)
-	return took, err
-}
-
 func split(addr string) (host, port string) {
 	for i := len(addr) - 1; i >= 0; i-- {
 		if addr[i] == ':' {
