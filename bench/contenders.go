@@ -22,10 +22,11 @@ const stepLimit = 5 * time.Minute
 
 // summary is what the bench reads of keyjanitor's JSON.
 type summary struct {
-	Complete    bool      `json:"complete"`
-	KeysScanned int64     `json:"keys_scanned"`
-	KeysMatched int64     `json:"keys_matched"`
-	Removed     int64     `json:"elements_removed"`
+	Complete    bool  `json:"complete"`
+	KeysScanned int64 `json:"keys_scanned"`
+	KeysMatched int64 `json:"keys_matched"`
+	Removed     int64 `json:"elements_removed"`
+	Outcomes    map[string]int64
 	Findings    []finding `json:"findings"`
 }
 
@@ -83,13 +84,6 @@ func command(ctx context.Context, name string, args ...string) (stdout []byte, t
 	return out.Bytes(), took, nil
 }
 
-// redisCLI runs one of its ways to look for big keys.
-func redisCLI(ctx context.Context, srv *server, how string) (time.Duration, error) {
-	host, port := split(srv.addr)
-	_, took, err := command(ctx, "redis-cli", "-h", host, "-p", port, how)
-	return took, err
-}
-
 func split(addr string) (host, port string) {
 	for i := len(addr) - 1; i >= 0; i-- {
 		if addr[i] == ':' {
@@ -103,9 +97,12 @@ func split(addr string) (host, port string) {
 // as keyjanitor is: so its work is not in the way of the clock here.
 const loopCommand = "plain-loop"
 
-// plainLoop removes a hash in another process; the time is the loop's own,
-// without the start of that process.
-func plainLoop(ctx context.Context, srv *server, key string) (fields int64, took time.Duration, err error) {
+// allKeys, where the plain loop takes a key, makes it remove every key.
+const allKeys = "*"
+
+// plainLoop removes a hash, or with allKeys every key, in another process; the
+// time is the loop's own, without the start of that process.
+func plainLoop(ctx context.Context, srv *server, key string) (removed int64, took time.Duration, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, 0, err
@@ -115,10 +112,10 @@ func plainLoop(ctx context.Context, srv *server, key string) (fields int64, took
 		return 0, 0, err
 	}
 	var ns int64
-	if _, err := fmt.Sscan(string(text), &fields, &ns); err != nil {
+	if _, err := fmt.Sscan(string(text), &removed, &ns); err != nil {
 		return 0, 0, fmt.Errorf("read what the plain loop said: %w", err)
 	}
-	return fields, time.Duration(ns), nil
+	return removed, time.Duration(ns), nil
 }
 
 // loopProcess is the other side of plainLoop.
@@ -131,7 +128,11 @@ func loopProcess(ctx context.Context, addr, key string, stdout io.Writer) error 
 		return err
 	}
 	start := time.Now()
-	n, err := loop(ctx, rdb, key)
+	remove := func() (int64, error) { return loop(ctx, rdb, key) }
+	if key == allKeys {
+		remove = func() (int64, error) { return unlinkLoop(ctx, rdb) }
+	}
+	n, err := remove()
 	if err != nil {
 		return fmt.Errorf("plain loop: %w", err)
 	}
@@ -162,4 +163,39 @@ func loop(ctx context.Context, rdb *redis.Client, key string) (removed int64, er
 			return removed, nil
 		}
 	}
+}
+
+// unlinkLoop is what one writes by hand to remove many small keys: SCAN COUNT
+// 1000, a pipeline of UNLINKs for the page, until the cursor is 0 again.
+func unlinkLoop(ctx context.Context, rdb *redis.Client) (removed int64, err error) {
+	for cursor := uint64(0); ; {
+		names, next, err := rdb.Scan(ctx, cursor, "", 1000).Result()
+		if err != nil {
+			return removed, err
+		}
+		if len(names) > 0 {
+			pipe := rdb.Pipeline()
+			for _, name := range names {
+				pipe.Unlink(ctx, name)
+			}
+			cmds, err := pipe.Exec(ctx)
+			if err != nil {
+				return removed, err
+			}
+			for _, cmd := range cmds {
+				removed += cmd.(*redis.IntCmd).Val()
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return removed, nil
+		}
+	}
+}
+
+// xargs removes every key of a pattern with redis-cli alone.
+func xargs(ctx context.Context, srv *server, pattern string) (time.Duration, error) {
+	host, port := split(srv.addr)
+	cli := "redis-cli -h " + host + " -p " + port
+	_, took, err := command(ctx, "sh", "-c", cli+" --scan --pattern '"+pattern+"' | xargs -n 1000 "+cli+" unlink")
+	return took, err
 }

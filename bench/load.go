@@ -23,30 +23,37 @@ var filler = strings.Repeat("0123456789abcdef", 16)
 
 // loadSmall fills a server with n small keys of all types and two big ones.
 func loadSmall(ctx context.Context, rdb *redis.Client, n int) error {
+	if err := loadMix(ctx, rdb, "", n); err != nil {
+		return err
+	}
+	if err := rdb.Set(ctx, bigString, strings.Repeat(filler, bigStringSize/len(filler)), 0).Err(); err != nil {
+		return fmt.Errorf("load data: %w", err)
+	}
+	return loadBig(ctx, rdb, "list", bigList, bigListLength)
+}
+
+// loadMix writes n small keys of all types whose names begin with prefix.
+func loadMix(ctx context.Context, rdb *redis.Client, prefix string, n int) error {
 	pipe := rdb.Pipeline()
 	for i := range n {
 		few := 3 + i*7%20
 		switch kind := i * 37 % 100; {
 		case kind < 70:
-			pipe.Set(ctx, fmt.Sprintf("cache:user:%d:profile", i), filler[:20+i*13%200], 0)
+			pipe.Set(ctx, fmt.Sprintf(prefix+"cache:user:%d:profile", i), filler[:20+i*13%200], 0)
 		case kind < 82:
-			pipe.HSet(ctx, fmt.Sprintf("session:%d", i), numbered(3+i*7%12, "field:%d", filler[:8+i%24])...)
+			pipe.HSet(ctx, fmt.Sprintf(prefix+"session:%d", i), numbered(3+i*7%12, "field:%d", filler[:8+i%24])...)
 		case kind < 88:
-			pipe.RPush(ctx, fmt.Sprintf("queue:%d", i), numbered(few, "job:%d")...)
+			pipe.RPush(ctx, fmt.Sprintf(prefix+"queue:%d", i), numbered(few, "job:%d")...)
 		case kind < 94:
-			pipe.SAdd(ctx, fmt.Sprintf("tags:%d", i), numbered(few, "tag:%d")...)
+			pipe.SAdd(ctx, fmt.Sprintf(prefix+"tags:%d", i), numbered(few, "tag:%d")...)
 		default:
-			pipe.ZAdd(ctx, fmt.Sprintf("board:%d", i), scored(0, few)...)
+			pipe.ZAdd(ctx, fmt.Sprintf(prefix+"board:%d", i), scored(0, few)...)
 		}
 		if err := flush(ctx, pipe, 1000); err != nil {
 			return err
 		}
 	}
-	pipe.Set(ctx, bigString, strings.Repeat(filler, bigStringSize/len(filler)), 0)
-	if err := flush(ctx, pipe, 0); err != nil {
-		return err
-	}
-	return loadBig(ctx, rdb, "list", bigList, bigListLength)
+	return flush(ctx, pipe, 0)
 }
 
 // numbered is a list of n names, each followed by what is given besides.

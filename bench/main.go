@@ -1,6 +1,6 @@
 // Command bench measures keyjanitor side by side with what one would use
-// instead: redis-cli --memkeys and --bigkeys, a plain loop of HSCAN and HDEL,
-// and DEL. It starts its own servers on free loopback ports in a temporary
+// instead: redis-cli --memkeys and --bigkeys, plain loops of SCAN and UNLINK and
+// of HSCAN and HDEL, redis-cli with xargs, and DEL. It starts its own servers on free loopback ports in a temporary
 // folder, lets the contenders take turns on the same data, and prints tables
 // of medians. It touches no server that it did not start, promises to end by
 // itself, and says which goals were missed; only what could not be run is an
@@ -31,7 +31,7 @@ import (
 const wholeLimit = 45 * time.Minute
 
 // sections in the order in which they run; what -only takes.
-var sections = []string{"bytes", "elements", "drain", "stall", "clean"}
+var sections = []string{"bytes", "elements", "purge", "drain", "stall", "clean"}
 
 // bench is one run.
 type bench struct {
@@ -154,6 +154,11 @@ func (b *bench) on(ctx context.Context, bin serverBinary, which []string) error 
 	if wants("bytes") || wants("elements") {
 		if err := b.scans(ctx, bin, wants); err != nil {
 			return err
+		}
+	}
+	if wants("purge") {
+		if err := b.with(ctx, bin, func(srv *server) error { return b.purges(ctx, srv) }); err != nil {
+			return fmt.Errorf("purge: %w", err)
 		}
 	}
 	for _, s := range []struct {

@@ -58,6 +58,7 @@ type Options struct {
 	Shortener Shortener
 	Pruner    Pruner
 	Shrinker  Shrinker
+	Sweeper   Sweeper          // nil: nothing is removed unmeasured
 	Clock     func() time.Time // the shard's, by which kept keys are due; nil: ours
 }
 
@@ -69,7 +70,8 @@ type Deleter struct {
 
 	swapped  map[string]bool // trash names that Restore made
 	restored map[string]bool // names that Restore gave
-	released int64           // bytes unlinked since the server's queue was last seen empty
+	guesses  guesses
+	released int64 // bytes unlinked since the server's queue was last seen empty
 }
 
 // New returns a deleter.
@@ -174,7 +176,7 @@ func (d *Deleter) chunk(orders []Order, how Method) (n, elements int, bytes int6
 	}
 	limit := d.gate.Pipeline(d.gate.Batch("remove"))
 	var inline int64
-	for n < len(orders) && n < limit && bytes <= most && inline <= stepBytes && (how == Unlink || elements <= smallElements) {
+	for n < len(orders) && n < limit && bytes <= most && inline <= stepBytes && (how == Unlink || elements <= SmallElements) {
 		o := &orders[n]
 		elements += int(max(0, o.Elements))
 		bytes += max(0, o.Bytes)

@@ -81,7 +81,7 @@ func (s *Redis) Open(ctx context.Context, trash string) (*Opened, error) {
 		if t.Each == 0 { // the server does not tell: the first page shows
 			m.most = 1
 		}
-		if typ == "hash" && !s.can.NoValues && n <= smallElements && t.Each > hugeValue {
+		if typ == "hash" && !s.can.NoValues && n <= SmallElements && t.Each > hugeValue {
 			// A bucket may hold several values, however few are asked for.
 			keys, err := s.rdb.HKeys(ctx, trash).Result()
 			if err != nil {
@@ -102,7 +102,7 @@ func (s *Redis) Open(ctx context.Context, trash string) (*Opened, error) {
 // they are few and so may be huge, by all.
 func (s *Redis) weigh(ctx context.Context, key string, n int64) (int64, error) {
 	var samples []int
-	if n <= smallElements {
+	if n <= SmallElements {
 		samples = []int{0}
 	}
 	bytes, err := s.rdb.MemoryUsage(ctx, key, samples...).Result()
@@ -289,7 +289,7 @@ func (m *members) endPass(ctx context.Context, left *redis.IntCmd) (done bool, e
 		return false, err
 	case n == 0:
 		return true, nil
-	case n <= smallElements:
+	case n <= SmallElements:
 		// 7.4 counts fields that expired and that no HSCAN lists any more.
 		return true, m.s.drop(ctx, m.key)
 	}

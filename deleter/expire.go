@@ -8,7 +8,7 @@ const Expire Method = "expire"
 // mayExpire says why a key must not be given a TTL: the server would free it
 // in one blow, with every client waiting, or crash.
 func (o *Order) mayExpire(can *Abilities) error {
-	large := o.Elements > smallElements || o.Bytes > smallBytes || o.Elements == Unknown && o.Bytes == Unknown
+	large := o.Elements > SmallElements || o.Bytes > SmallBytes || o.Elements == Unknown && o.Bytes == Unknown
 	if err := o.blind(can); err != nil {
 		return err
 	}

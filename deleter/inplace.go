@@ -108,7 +108,7 @@ func (s *Redis) Shrink(ctx context.Context, o Order, n int, cursor *uint64) Shor
 	case err != nil:
 		return Shortened{Reply: Reply{Err: err}}
 	}
-	small := length.Val() <= smallElements && (o.Bytes == Unknown || length.Val()*max(1, o.Bytes/max(1, o.Elements)) <= stepBytes)
+	small := length.Val() <= SmallElements && (o.Bytes == Unknown || length.Val()*max(1, o.Bytes/max(1, o.Elements)) <= stepBytes)
 	switch {
 	case small:
 		o.run = []any{"del"}

@@ -89,7 +89,7 @@ func verdictOf(o *Order, f sight, what act) Reply {
 		return Reply{Status: StillGone}
 	case !o.holds(f.facts):
 		return Reply{Status: Unmet, Elements: n}
-	case what == actDel && n > smallElements:
+	case what == actDel && n > SmallElements:
 		return Reply{Status: Grown, Elements: n}
 	}
 	return Reply{Status: Acted, Elements: n}

@@ -123,7 +123,7 @@ func TestDrainTranscripts(t *testing.T) {
 func TestDrainPasses(t *testing.T) {
 	t.Run("more were added", func(t *testing.T) {
 		h := newHashed(t, "set", names(0, 100), names(100, 100))
-		h.hidden = smallElements + 1
+		h.hidden = SmallElements + 1
 		store, _ := newStore(t, Abilities{}, func(args []string) any {
 			if args[0] == "scard" && h.hidden > 0 && len(h.cursors) > 0 {
 				defer func() { h.hidden = 0; h.left["field:5"] = true }()
@@ -142,7 +142,7 @@ func TestDrainPasses(t *testing.T) {
 			if args[0] == "scard" && len(h.cursors) > 0 {
 				if passes++; passes < 6 {
 					h.left["field:0"] = true
-					return int64(smallElements + 1)
+					return int64(SmallElements + 1)
 				}
 			}
 			return h.answer(args)
@@ -154,7 +154,7 @@ func TestDrainPasses(t *testing.T) {
 	})
 	t.Run("none can be listed", func(t *testing.T) {
 		h := newHashed(t, "hash", nil, nil)
-		h.hidden = smallElements + 1
+		h.hidden = SmallElements + 1
 		store, _ := newStore(t, Abilities{}, h.answer)
 		key := open(t, store)
 		var err error

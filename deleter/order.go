@@ -2,6 +2,7 @@ package deleter
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -63,7 +64,7 @@ type Evidence struct {
 	TTLOver     time.Duration
 	Lasting     time.Duration // lives longer, or forever
 	IdleOver    time.Duration // not read or written to for so long, in whole seconds
-	Types       []string      // one of them, where the order does not say the type
+	Types       string        // one of them, with commas between, where the order does not say the type
 }
 
 func (e *Evidence) onTTL() bool {
@@ -88,7 +89,7 @@ type facts struct {
 // condition on something unknown does not hold.
 func (o *Order) holds(f facts) bool {
 	e := &o.Evidence
-	if o.Type != "" && f.Type != o.Type || len(e.Types) > 0 && !slices.Contains(e.Types, f.Type) {
+	if o.Type != "" && f.Type != o.Type || e.Types != "" && !slices.Contains(strings.Split(e.Types, ","), f.Type) {
 		return false
 	}
 	if e.IdleOver > 0 && f.Idle < e.idleSeconds() {

@@ -8,8 +8,8 @@ import (
 // A key this small is removed by one guarded command in the main thread: a
 // thousand elements take a third of a millisecond, a mebibyte 50 µs.
 const (
-	smallElements = 1000
-	smallBytes    = 1 << 20
+	SmallElements = 1000
+	SmallBytes    = 1 << 20
 )
 
 // Abilities is what the shard's server can do, as it was found by asking.
@@ -129,7 +129,7 @@ func choose(o *Order, can *Abilities) (Method, error) {
 		}
 		return Keep, nil
 	}
-	small := o.Elements != Unknown && o.Elements <= smallElements && o.Bytes <= smallBytes && (o.Bytes != Unknown || o.slight())
+	small := o.Elements != Unknown && o.Elements <= SmallElements && o.Bytes <= SmallBytes && (o.Bytes != Unknown || o.slight())
 	if o.Method == Unlink && !can.Unlink {
 		return "", fmt.Errorf("method unlink, but the server has no UNLINK for us; take auto or drain")
 	}

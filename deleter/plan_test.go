@@ -25,7 +25,7 @@ func TestPlan(t *testing.T) {
 		return Order{Type: typ, Elements: 1_000_000, Bytes: 50 << 20, Method: m}
 	}
 	small := func(typ string, m Method) Order {
-		return Order{Type: typ, Elements: smallElements, Bytes: smallBytes, Method: m}
+		return Order{Type: typ, Elements: SmallElements, Bytes: SmallBytes, Method: m}
 	}
 	const refused = ""
 	for _, test := range []struct {
@@ -42,8 +42,8 @@ func TestPlan(t *testing.T) {
 		{"string, blind, no TTL", Order{Type: "string", Method: Auto, Evidence: Evidence{NoTTL: true}}, blind, Unlink},
 		{"bytes unknown, old", Order{Type: "hash", Elements: 3, Bytes: Unknown, Method: Auto}, old, Del},
 		{"length unknown", Order{Type: "hash", Elements: Unknown, Bytes: 1, Method: Auto}, old, Drain},
-		{"one element too many", Order{Type: "hash", Elements: smallElements + 1, Bytes: 1, Method: Auto}, old, Drain},
-		{"one byte too many", Order{Type: "hash", Elements: 1, Bytes: smallBytes + 1, Method: Auto}, old, Drain},
+		{"one element too many", Order{Type: "hash", Elements: SmallElements + 1, Bytes: 1, Method: Auto}, old, Drain},
+		{"one byte too many", Order{Type: "hash", Elements: 1, Bytes: SmallBytes + 1, Method: Auto}, old, Drain},
 		{"bytes unknown, a few hundred", Order{Type: "hash", Elements: 300, Bytes: Unknown, Method: Auto}, old, Drain},
 		{"bytes unknown, packed", Order{Type: "hash", Encoding: "ziplist", Elements: 300, Bytes: Unknown, Method: Auto}, old, Del},
 		{"few but huge: UNLINK would free them at once", Order{Type: "hash", Elements: 60, Bytes: 700 << 20, Method: Auto}, modern, Drain},

@@ -42,7 +42,7 @@ func (r *Rehearsal) untouched(orders []Order) []Order {
 		if e.IdleOver > 0 {
 			e.MinElements = 0
 			if r.s.can.TypeTouches {
-				e.Types, e.NoTTL, e.TTLUnder, e.TTLOver, orders[i].Type = nil, false, 0, 0, ""
+				e.Types, e.NoTTL, e.TTLUnder, e.TTLOver, orders[i].Type = "", false, 0, 0, ""
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -123,7 +122,7 @@ func (s *Redis) judgeSome(ctx context.Context, orders []Order, which []int, what
 	}
 	_, _ = pipe.Exec(ctx) // each reply is looked at below
 	for j, i := range which {
-		if err := cmds[j].Err(); bySHA && (redis.HasErrorPrefix(err, "NOSCRIPT") || redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), "'evalsha'")) {
+		if err := cmds[j].Err(); bySHA && unknownScript(err) {
 			unknown = append(unknown, i)
 			continue
 		}
@@ -134,18 +133,20 @@ func (s *Redis) judgeSome(ctx context.Context, orders []Order, which []int, what
 
 func (s *Redis) verdictArgs(o *Order, what act) []any {
 	e := &o.Evidence
-	flag := func(b bool) string {
-		if b {
-			return "1"
-		}
-		return "0"
-	}
 	args := []any{
-		string(what), o.Type, e.MinElements, e.MinBytes, flag(e.NoTTL),
-		strconv.FormatInt(millis(e.TTLUnder), 10), strconv.FormatInt(millis(e.TTLOver), 10), flag(s.can.MemoryUsage), smallElements, stepBytes,
-		strconv.FormatInt(millis(e.Lasting), 10), e.idleSeconds(), strings.Join(e.Types, ","),
+		string(what), o.Type, e.MinElements, e.MinBytes, bit(e.NoTTL),
+		strconv.FormatInt(millis(e.TTLUnder), 10), strconv.FormatInt(millis(e.TTLOver), 10), bit(s.can.MemoryUsage), SmallElements, stepBytes,
+		strconv.FormatInt(millis(e.Lasting), 10), e.idleSeconds(), e.Types,
 	}
 	return append(args, o.run...)
+}
+
+// bit is a condition as scripts take it.
+func bit(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
 }
 
 func verdictReply(cmd *redis.Cmd) Reply {

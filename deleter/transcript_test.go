@@ -104,6 +104,10 @@ func (s *server) write(args []string) {
 			a = "<verdict>"
 		case a == verdictScript.Hash():
 			a = "<verdict's digest>"
+		case a == sweep:
+			a = "<sweep>"
+		case a == sweepScript.Hash():
+			a = "<sweep's digest>"
 		case a == "" || strconv.Quote(a) != `"`+a+`"` || strings.Contains(a, " "):
 			a = strconv.Quote(a)
 		}
@@ -126,6 +130,8 @@ func (s *server) set(cmd redis.Cmder, answer any) error {
 	switch c := cmd.(type) {
 	case *redis.Cmd:
 		c.SetVal(answer)
+	case *redis.IntSliceCmd:
+		c.SetVal(answer.([]int64))
 	case *redis.IntCmd:
 		c.SetVal(answer.(int64))
 	case *redis.BoolCmd:

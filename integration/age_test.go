@@ -21,7 +21,7 @@ func (s *server) clockOf(t *testing.T, unit string) float64 {
 	return seconds * units[unit]
 }
 
-func score(f float64) string { return strconv.FormatFloat(f, 'g', 17, 64) }
+func scoreText(f float64) string { return strconv.FormatFloat(f, 'g', 17, 64) }
 
 // A sorted set loses exactly what scores below the cutoff, whatever scores
 // there are.
@@ -54,12 +54,12 @@ func TestTrimByScore(t *testing.T) {
 				l := newLoader(t, m.addr, 0)
 				for name, f := range sets {
 					for i := range 5000 {
-						l.cmd("ZADD", "age:"+name, score(f(i)), fmt.Sprintf("member:%d", i))
+						l.cmd("ZADD", "age:"+name, scoreText(f(i)), fmt.Sprintf("member:%d", i))
 					}
 				}
 				// Of one entry, on either side.
-				l.cmd("ZADD", "age:one old", score(below()), "x")
-				l.cmd("ZADD", "age:one young", score(now), "x")
+				l.cmd("ZADD", "age:one old", scoreText(below()), "x")
+				l.cmd("ZADD", "age:one young", scoreText(now), "x")
 				for _, kind := range []string{"hash", "list", "set", "string"} {
 					l.fill(kind, "age:other:"+kind, 100)
 				}
@@ -72,7 +72,7 @@ func TestTrimByScore(t *testing.T) {
 						continue
 					}
 					all := m.content(t, 0, k.name)
-					rows, _ := m.do(t, 0, "ZRANGEBYSCORE", k.name, score(cutoff), "+inf").([]any)
+					rows, _ := m.do(t, 0, "ZRANGEBYSCORE", k.name, scoreText(cutoff), "+inf").([]any)
 					want[k.name] = all[len(all)-len(rows):]
 					if n := len(all) - len(rows); n > 0 {
 						removed += int64(n)
@@ -125,7 +125,7 @@ func TestTrimWrongUnit(t *testing.T) {
 		for unit := range units {
 			now := m.clockOf(t, unit)
 			for i := range 2000 {
-				l.cmd("ZADD", "delay:"+unit, score(now-float64(i)), fmt.Sprint(i))
+				l.cmd("ZADD", "delay:"+unit, scoreText(now-float64(i)), fmt.Sprint(i))
 			}
 		}
 		l.close()
@@ -176,7 +176,7 @@ func TestTrimScoreMoves(t *testing.T) {
 						for _, rank := range []string{"0", "99", "150"} {
 							if rows, _ := m.client(0).Do(t.Context(), "ZRANGE", "delay", rank, rank).StringSlice(); len(rows) > 0 && n < 30 {
 								moved = append(moved, rows[0])
-								_, _ = other.send([]string{"ZADD", "delay", score(now), rows[0]})
+								_, _ = other.send([]string{"ZADD", "delay", scoreText(now), rows[0]})
 							}
 						}
 						// By rank only under WATCH, in a MULTI that nobody can execute again.
@@ -225,7 +225,7 @@ func TestTrimTies(t *testing.T) {
 		} {
 			d.flush(t)
 			load(t, d, 0, "ties", "delay:ties", n) // a time of the year 2023
-			m.do(t, 0, "ZADD", "delay:ties", score(m.clockOf(t, "unix_seconds")), "now")
+			m.do(t, 0, "ZADD", "delay:ties", scoreText(m.clockOf(t, "unix_seconds")), "now")
 			obs := observe(t, d)
 			p := startProbe(t, m)
 			r := o.run(t, args("clean", "--url", d.url(), "--match", "delay:ties", verb, "--execute", "--format", "json")...)

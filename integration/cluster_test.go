@@ -28,7 +28,7 @@ func TestCluster(t *testing.T) {
 				t.Run("feed back", func(t *testing.T) { feedBack(t, d); replicasFollow(t, d) })
 				if len(f.opts) > 0 {
 					d.flush(t)
-					t.Run("kill -9", func(t *testing.T) { killRounds(t, d, max(2, size.killRounds/5)); replicasFollow(t, d) })
+					t.Run("kill -9", func(t *testing.T) { killRounds(t, d, max(2, size.bigKills/5)); replicasFollow(t, d) })
 					return
 				}
 				d.flush(t)

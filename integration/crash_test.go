@@ -2,9 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -40,7 +37,7 @@ func TestKill9(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, b serverBinary) {
 		d := standalone(t, b, noUnlinkOn(b)...)
-		killRounds(t, d, size.killRounds)
+		killRounds(t, d, size.bigKills)
 	})
 }
 
@@ -49,12 +46,7 @@ func killRounds(t *testing.T, d *deployment, rounds int) {
 	set := seed(t, d, size.bystanders)
 	before := digestOf(t, d)
 	span := time.Duration(set.elements()) * time.Second / time.Duration(size.killPace)
-	seed := uint64(time.Now().UnixNano())
-	if s, err := strconv.ParseUint(os.Getenv("KEYJANITOR_TEST_SEED"), 10, 64); err == nil {
-		seed = s
-	}
-	t.Logf("KEYJANITOR_TEST_SEED=%d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
+	rnd := seeded(t)
 	caught := 0
 	for round := range rounds {
 		o := newOperator(t)

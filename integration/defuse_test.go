@@ -56,7 +56,7 @@ func TestDefuse(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, b serverBinary) {
 		var ends []func()
-		for _, w := range waysOf(b) {
+		for _, w := range judgesOf(b) {
 			ends = append(ends, defuseOne(t, standalone(t, b, w.opts...)))
 		}
 		ends = append(ends, defuseSeveral(t, standalone(t, b)))

@@ -29,9 +29,17 @@ func standalone(t *testing.T, b serverBinary, opts ...option) *deployment {
 // alone: redis-cli --cluster needs Redis 5 and its Ruby forerunner is gone.
 func startCluster(t *testing.T, b serverBinary, opts ...option) *deployment {
 	t.Helper()
+	return startMixedCluster(t, b, func(int) []option { return opts })
+}
+
+// startMixedCluster is startCluster with options of its own for each node;
+// the masters come first.
+func startMixedCluster(t *testing.T, b serverBinary, optsOf func(node int) []option) *deployment {
+	t.Helper()
 	const masters = 3
 	var nodes []*server
 	for len(nodes) < 2*masters {
+		opts := optsOf(len(nodes))
 		s, err := tryServer(t, b, true, opts)
 		if err != nil {
 			t.Logf("starting a node of %s again: %v", b, err)

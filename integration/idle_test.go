@@ -51,8 +51,8 @@ func rest(t *testing.T, servers ...*server) {
 	}
 }
 
-// reads reads keys on a server until it is told to stop.
-func reads(t *testing.T, s *server, keys []string) (stop func()) {
+// keepReading reads keys on a server until it is told to stop.
+func keepReading(t *testing.T, s *server, keys []string) (stop func()) {
 	t.Helper()
 	w := newWire(t, s.addr)
 	end, done := make(chan struct{}), make(chan struct{})
@@ -109,7 +109,7 @@ func TestIdle(t *testing.T) {
 		with := standalone(t, b)
 		replica := startReplica(t, b, with)
 		var ways []*deployment
-		for _, w := range waysOf(b) {
+		for _, w := range judgesOf(b) {
 			ways = append(ways, standalone(t, b, w.opts...))
 		}
 		before := map[*deployment]digest{}
@@ -122,10 +122,10 @@ func TestIdle(t *testing.T) {
 		rest(t, with.masters[0], replica, looked.masters[0])
 		t.Run("looking", func(t *testing.T) { idleLooking(t, looked) })
 		t.Run("replica", func(t *testing.T) { idleReplica(t, with, replica, before[with]) })
-		for i, w := range waysOf(b) {
+		for i, w := range judgesOf(b) {
 			t.Run(w.name+", read at the last moment", func(t *testing.T) { idleRead(t, ways[i], w, before[ways[i]]) })
 		}
-		for i, w := range waysOf(b) {
+		for i, w := range judgesOf(b) {
 			rest(t, ways[i].masters[0])
 			t.Run(w.name, func(t *testing.T) { idleGo(t, ways[i], w, before[ways[i]]) })
 		}
@@ -175,7 +175,7 @@ func idleReplica(t *testing.T, d *deployment, replica *server, before digest) {
 	m := d.masters[0]
 	gone, _ := before.withPrefix("idle:")
 	used, names := before.withPrefix("used:")
-	stop := reads(t, replica, names)
+	stop := keepReading(t, replica, names)
 	defer stop()
 	o := newOperator(t)
 	base := []string{"clean", "--url", d.url(), "--prefix", "idle:", "--prefix", "used:", "--idle-over", idleOver, "--format", "json"}
@@ -218,7 +218,7 @@ func idleRead(t *testing.T, d *deployment, w way, before digest) {
 	p := startProxy(t, m, func(c *passing) {
 		mu.Lock()
 		defer mu.Unlock()
-		if at := map[bool]string{true: "EVALSHA", false: "EXEC"}[w.scripts()]; c.verb() != at {
+		if at := map[bool]string{true: "EVALSHA", false: "EXEC"}[w.scripts]; c.verb() != at {
 			return
 		}
 		for _, k := range idleNames {
@@ -235,7 +235,7 @@ func idleRead(t *testing.T, d *deployment, w way, before digest) {
 	}
 	// Two a key that is set aside and given back; others are seen to be in use
 	// before. What is in a MULTI is counted as EXEC before 5.0.
-	if n := obs.calls(t, "renamenx") + obs.calls(t, "exec"); !w.scripts() && n < 8 {
+	if n := obs.calls(t, "renamenx") + obs.calls(t, "exec"); !w.scripts && n < 8 {
 		t.Errorf("RENAMENX and EXEC were called %d times: nothing was set aside and given back", n)
 	}
 	mustEqual(t, before, digestOf(t, d))
@@ -248,13 +248,13 @@ func idleGo(t *testing.T, d *deployment, w way, before digest) {
 	_, names := before.withPrefix("used:")
 	o := newOperator(t)
 	flags := args("--idle-over", idleOver, "--execute", "--format", "json")
-	if !w.scripts() {
+	if !w.scripts {
 		// What can't be given back can't be judged so.
 		for _, action := range [][]string{{"expire", "--ttl", "1h"}, {"trim", "--keep", "1", "--keep-end", "tail"}} {
 			o.run(t, args("clean", "--url", d.url(), "--prefix", "idle:", "--action", action, flags)...).exit(3)
 		}
 	}
-	stop := reads(t, m, names)
+	stop := keepReading(t, m, names)
 	defer stop()
 	s := o.run(t, args("clean", "--url", d.url(), "--prefix", "idle:", "--prefix", "used:", flags)...).exit(0).summary()
 	if s.removed() != int64(len(gone)) {

@@ -8,7 +8,8 @@
 // KEYJANITOR_TEST_SERVERS names the server binaries (separated by colons,
 // commas or white space; default: redis-server and valkey-server, whichever
 // are on the PATH). KEYJANITOR_TEST_SCALE=full takes the sizes of a real
-// deployment instead of small ones.
+// deployment instead of small ones. KEYJANITOR_TEST_SEED repeats the random
+// choices of a run that printed it; what runs at the same time stays chance.
 package integration
 
 import (
@@ -32,20 +33,35 @@ type scale struct {
 	small      int // small keys of a data set
 	hash, set  int // members of the big keys
 	list, zset int
-	threshold  int // above every small key, below every big one
-	killRounds int
+	threshold  int           // above every small key, below every big one
+	bigKills   int           // runs that are killed while they drain the big keys
+	killRounds int           // runs that are killed while they drain and keep many smaller ones
 	killPace   int           // elements per second while a run waits to be killed
 	bystanders int           // small keys where a test needs only neighbours
 	runLimit   time.Duration // for one run of the binary: longer, and it hangs
+
+	propertyRounds int // generated keyspaces for each way to remove keys
+	moving, still  int // keys of such a keyspace that writers have, and that nobody has
+	writes         int // of each writer in one round
+	cuts           int // runs that lose a reply, for each way to remove keys
+
+	giantTies   int   // members of a sorted set that share one score
+	giantFields int   // of a hash, each of
+	giantValue  int   // bytes
+	giantMemory int64 // that the binary may have resident meanwhile
 }
 
 var scales = map[string]scale{
 	// 60,000 members are past every encoding for small values and past the
 	// 1000 elements that are removed in one piece, yet load in 0.1 s.
 	"small": {name: "small", small: 20_000, hash: 60_000, set: 60_000, list: 60_000, zset: 60_000,
-		threshold: 10_000, killRounds: 5, killPace: 100_000, bystanders: 500, runLimit: time.Minute},
+		threshold: 10_000, bigKills: 5, killRounds: 16, killPace: 100_000, bystanders: 500, runLimit: time.Minute,
+		propertyRounds: 2, moving: 150, still: 180, writes: 1500, cuts: 2,
+		giantTies: 200_000, giantFields: 100, giantValue: 2_000_000, giantMemory: 100 << 20},
 	"full": {name: "full", small: 500_000, hash: 1_000_000, set: 1_000_000, list: 500_000, zset: 1_000_000,
-		threshold: 100_000, killRounds: 30, killPace: 1_000_000, bystanders: 5_000, runLimit: 10 * time.Minute},
+		threshold: 100_000, bigKills: 30, killRounds: 200, killPace: 1_000_000, bystanders: 5_000, runLimit: 10 * time.Minute,
+		propertyRounds: 20, moving: 300, still: 600, writes: 4_000, cuts: 60,
+		giantTies: 5_000_000, giantFields: 100, giantValue: 50_000_000, giantMemory: 200 << 20},
 }
 
 var (

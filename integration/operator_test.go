@@ -301,7 +301,11 @@ type summary struct {
 	ElementsRemoved *int64           `json:"elements_removed"`
 	BytesReleased   *int64           `json:"bytes_released"`
 	StoppedBy       string           `json:"stopped_by"`
-	Error           string           `json:"error"`
+	Holds           []struct {
+		Reason  string  `json:"reason"`
+		Seconds float64 `json:"seconds"`
+	} `json:"holds"`
+	Error string `json:"error"`
 }
 
 type shard struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -157,11 +158,11 @@ func (p *proxy) isOurs(addr string) bool {
 	return p.ours[addr]
 }
 
-// count is how many commands the proxy was sent.
-func (p *proxy) count() int {
+// passed names the commands that came, in order.
+func (p *proxy) passed() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.sent)
+	return slices.Clone(p.sent)
 }
 
 // nearby is what a connection is about.

@@ -8,37 +8,21 @@ import (
 	"testing"
 )
 
-// noScripts makes a server judge by WATCH.
-const noScripts option = "rename-command EVAL \"\"\nrename-command EVALSHA \"\""
-
-// way is one of the two ways in which keyjanitor judges and acts in one step.
-type way struct {
-	name string
-	opts []option
-}
-
-// waysOf are those that a server has: 2.8 replicates scripts by their text and
-// is never sent one.
-func waysOf(b serverBinary) []way {
-	watch := way{"by WATCH", []option{noScripts}}
-	if !b.since(3, 2) {
-		return []way{watch}
-	}
-	return []way{{"by script", nil}, watch}
+// judgesOf are the ways in which a server, with all else that it has, lets a
+// key be judged and acted on in one step: by a script, and under WATCH. 2.8
+// replicates scripts by their text and is never sent one.
+func judgesOf(b serverBinary) []way {
+	return slices.DeleteFunc(waysOf(b), func(w way) bool { return w.unlink != b.hasUnlink() })
 }
 
 func eachWay(t *testing.T, fn func(t *testing.T, b serverBinary, w way)) {
 	t.Helper()
 	eachServer(t, func(t *testing.T, b serverBinary) {
-		for _, w := range waysOf(b) {
+		for _, w := range judgesOf(b) {
 			t.Run(w.name, func(t *testing.T) { fn(t, b, w) })
 		}
 	})
 }
-
-func (w way) scripts() bool { return w.opts == nil }
-
-func (b serverBinary) hasStreams() bool { return b.since(5, 0) }
 
 // content is what a list, a sorted set or a stream holds, in order; of a
 // stream the ids.
@@ -157,7 +141,7 @@ func TestTrimToNumber(t *testing.T) {
 					}
 				}
 				base := args("clean", "--url", d.url(), "--prefix", "trim:"+e.name+":", "--action", "trim", "--keep", keep, "--keep-end", e.name, "--format", "json")
-				if e.kind == "stream" && !w.scripts() {
+				if e.kind == "stream" && !w.scripts {
 					// What groups wait for can't be told without a script.
 					s := o.run(t, args(base, "--execute")...).exit(3).summary()
 					s.outcomes(map[string]int64{"failed": longer})
@@ -291,7 +275,7 @@ func TestTrimRechecks(t *testing.T) {
 				}
 				// PERSIST right before EXEC is what no WATCH before 6.0.7 tells.
 				for _, at := range []string{"EVALSHA", "WATCH", "EXEC"} {
-					if (at == "EVALSHA") != w.scripts() {
+					if (at == "EVALSHA") != w.scripts {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s %s, %s at %s", action[1], kind, c.name, at), func(t *testing.T) {
@@ -315,7 +299,7 @@ func TestTrimRechecks(t *testing.T) {
 						}, nil)
 						o := newOperator(t)
 						r := o.run(t, args("clean", through(t, o, d, []*proxy{p}), "--prefix", "k", action, c.flags, "--execute", "--format", "json")...).exit(0, 3)
-						if len(c.flags) > 0 && strings.HasPrefix(c.flags[0], "--ttl") && !w.scripts() && !b.since(6, 2) {
+						if len(c.flags) > 0 && strings.HasPrefix(c.flags[0], "--ttl") && !w.scripts && !b.since(6, 2) {
 							r.exit(3).summary().outcomes(map[string]int64{"failed": 1})
 							return
 						}

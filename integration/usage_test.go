@@ -21,7 +21,7 @@ func TestVersion(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t)
-	for _, c := range []string{"scan", "clean", "delete", "run", "daemon", "check", "demo"} {
+	for _, c := range []string{"scan", "clean", "delete", "report", "run", "daemon", "check", "demo"} {
 		r := o.run(t, c, "--help").exit(0)
 		if !strings.Contains(r.stdout, "keyjanitor "+c) {
 			r.error("no example of %s", c)

@@ -67,7 +67,7 @@ func (w *witness) journal(t *testing.T) (out []logged) {
 	return out
 }
 
-// nothingSlow fails if the slow log (20 ms) holds a command of ours. A
+// nothingSlow fails if the slow log holds a command of ours over 20 ms. A
 // machine that stood still for that long in that second excuses a command
 // whose work is bounded by its arguments, and nothing else does; bounded names
 // more of those, of a test that knows what its scripts do.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/keyjanitor/keyjanitor/deleter"
 	"github.com/keyjanitor/keyjanitor/internal/config"
@@ -22,13 +23,7 @@ func (k *worker) act(ctx context.Context, keys []scanner.Key) error {
 		return ctx.Err()
 	}
 	for len(keys) > 0 {
-		n, limit, whole := 0, "", false
-		for n < min(len(keys), auditPage) {
-			if limit, whole = k.reserve(&keys[n]); limit != "" {
-				break
-			}
-			n++
-		}
+		n, limit, whole := k.reserveSome(keys)
 		// A limit that leaves room for some is asked again after them: what
 		// they did not take they gave back.
 		if n == 0 {
@@ -58,40 +53,99 @@ func (k *worker) again(ctx context.Context) error {
 }
 
 func (k *worker) actOn(ctx context.Context, keys []scanner.Key) error {
-	orders := make([]deleter.Order, len(keys))
-	for i := range keys {
-		orders[i] = k.order(&keys[i])
-		orders[i].ID = i
+	g, err := k.intend(keys)
+	if err != nil {
+		return err
 	}
-	if k.Mode == Execute {
-		if err := k.Audit.Intents(k.intents(orders)); err != nil {
-			return err
-		}
-	}
-	results := make([]deleter.Result, 0, len(orders))
-	told := make([]bool, len(orders))
-	err := k.del.Act(ctx, orders, func(r deleter.Result) {
-		told[r.Order.ID] = true
+	err = k.del.Act(ctx, g.orders, func(r deleter.Result) {
 		if r.Moving && !k.last && len(k.putOff) < maxPutOff {
-			k.putOff = append(k.putOff, keys[r.Order.ID])
-			k.release(&keys[r.Order.ID])
+			k.putOff = append(k.putOff, g.keys[r.Order.ID]) // not told of, it is given back
 			return
 		}
-		k.outcome(&r, &keys[r.Order.ID])
-		if !took(r.Outcome) {
-			k.release(&keys[r.Order.ID])
-		}
-		results = append(results, r)
+		k.tell(g, &r)
+		g.results = append(g.results, r)
 	})
+	return errors.Join(err, k.settle(g))
+}
+
+// reserveSome reserves for the first keys that fit into a group, and says
+// which limit is in the way of more.
+func (k *worker) reserveSome(keys []scanner.Key) (n int, limit string, whole bool) {
+	for n < min(len(keys), auditPage) {
+		if limit, whole = k.reserve(&keys[n]); limit != "" {
+			break
+		}
+		n++
+	}
+	return n, limit, whole
+}
+
+// group is what shares one write and one sync of the audit.
+type group struct {
+	keys    []scanner.Key
+	orders  []deleter.Order
+	results []deleter.Result
+	told    []bool
+	left    []string // that a sweep left alone
+}
+
+// intend makes orders of keys and puts on record that they are about to be
+// carried out.
+func (k *worker) intend(keys []scanner.Key) (*group, error) {
+	g := k.spare
+	if k.spare = nil; g == nil {
+		g = &group{}
+	}
+	g.keys, g.left = keys, nil
+	g.orders, g.results = g.orders[:0], g.results[:0]
+	g.told = append(g.told[:0], make([]bool, len(keys))...)
 	for i := range keys {
-		if !told[i] {
-			k.release(&keys[i])
+		o := k.order(&keys[i])
+		o.ID = i
+		g.orders = append(g.orders, o)
+	}
+	if k.Mode == Execute {
+		if err := k.Audit.Intents(k.intents(g.orders)); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// tell takes in what became of one key of a group.
+func (k *worker) tell(g *group, r *deleter.Result) {
+	key := &g.keys[r.Order.ID]
+	g.told[r.Order.ID] = true
+	if !took(r.Outcome) {
+		k.release(key)
+	}
+	if r.Outcome == deleter.Large {
+		g.left = append(g.left, key.Name)
+		return
+	}
+	k.outcome(r, key)
+}
+
+// settle ends a group: what nobody told of was not acted on, and the results
+// go on record.
+func (k *worker) settle(g *group) (err error) {
+	for i := range g.keys {
+		if !g.told[i] {
+			k.release(&g.keys[i])
 		}
 	}
 	if k.Mode == Execute {
-		err = errors.Join(err, k.Audit.Results(k.results(results)))
+		err = k.Audit.Results(k.results(g.results))
 	}
+	g.keys, k.spare = nil, g
 	return err
+}
+
+// giveBack releases what was reserved for keys that are not acted on.
+func (k *worker) giveBack(keys []scanner.Key) {
+	for i := range keys {
+		k.release(&keys[i])
+	}
 }
 
 // The numbers that a scan does not know are the deleter's unknown ones too.
@@ -101,7 +155,7 @@ const _ = uint(scanner.Unknown-deleter.Unknown) + uint(deleter.Unknown-scanner.U
 // failed may have happened all the same.
 func took(o deleter.Outcome) bool {
 	switch o {
-	case deleter.Gone, deleter.Changed, deleter.Protected:
+	case deleter.Gone, deleter.Changed, deleter.Protected, deleter.Large:
 		return false
 	}
 	return true
@@ -121,7 +175,7 @@ func (k *worker) order(key *scanner.Key) deleter.Order {
 		},
 	}
 	if o.Type == "" {
-		o.Evidence.Types = k.rule.Types
+		o.Evidence.Types = strings.Join(k.rule.Types, ",")
 	}
 	switch a := k.Job.Action; {
 	case a.Trim != nil:
@@ -222,15 +276,46 @@ func (k *worker) judge(f *Finding, r *deleter.Result) {
 	}
 }
 
-// outcome counts and tells what became of a key.
+// glance is a finding that nobody keeps.
+type glance struct {
+	f                    Finding
+	bytes, elements, ttl int64
+}
+
+// of fills a glance, as far as tables and ranks look at it.
+func (g *glance) of(r *deleter.Result, key *scanner.Key) *Finding {
+	at := func(p *int64, n int64) *int64 {
+		if *p = n; n == deleter.Unknown {
+			return nil
+		}
+		return p
+	}
+	g.f = Finding{
+		Name: key.Name, Type: key.Type, Outcome: string(r.Outcome), Method: string(r.Method),
+		Bytes: at(&g.bytes, key.Bytes), Elements: at(&g.elements, key.Elements), TTLMillis: at(&g.ttl, key.TTL),
+	}
+	if g.f.Type == scanner.None {
+		g.f.Type = ""
+	}
+	return &g.f
+}
+
+// outcome counts and tells what became of a key. Of millions of small keys
+// only a few are told one by one.
 func (k *worker) outcome(r *deleter.Result, key *scanner.Key) {
 	k.count(r)
-	f := k.finding(key)
-	k.judge(&f, r)
-	k.found(f)
 	if k.settled != nil {
 		k.settled(r)
 	}
+	if k.Stream == nil {
+		if g := k.glance.of(r, key); !k.tally.wants(g) {
+			k.tally.count(g)
+			return
+		}
+	}
+	f := k.finding(key)
+	k.judge(&f, r)
+	k.found(f)
 }
 
 // found takes a finding into the shard's tables and streams it.
@@ -295,7 +380,7 @@ func (o *Outcomes) of(what deleter.Outcome) *int64 {
 func (k *worker) closeInto(s *Summary, t *tally) {
 	part := ShardSummary{
 		ID: k.shard.ID, Addr: k.shard.Addr, DB: k.shard.DB, Role: k.shard.Server.Role,
-		KeysScanned: k.scanned,
+		KeysScanned: k.scanned, KeysMatched: k.tally.matched, BytesMatched: k.tally.bytes,
 	}
 	if k.shard.Err == nil && k.shard.Keys >= 0 {
 		part.KeysTotal = &k.shard.Keys
@@ -308,12 +393,8 @@ func (k *worker) closeInto(s *Summary, t *tally) {
 	}
 	s.Shards = append(s.Shards, part)
 	s.KeysScanned += k.scanned
-	t.merge(k.tally)
-	if a := s.ActSummary; a != nil {
-		a.Outcomes.add(&k.outcomes)
-		a.ElementsRemoved += k.elements
-		a.BytesReleased += k.released
-	}
+	k.actsInto(s, t)
+	k.holdsInto(s)
 	note := func(n int64, format string) {
 		if n > 0 {
 			s.Notes = append(s.Notes, fmt.Sprintf("shard %s: "+format, k.shard.ID, n))
@@ -322,6 +403,16 @@ func (k *worker) closeInto(s *Summary, t *tally) {
 	note(k.orphans, "%d keys are in slots that the node does not own; they were left alone")
 	note(k.unmeasured, "the bytes of %d keys are unknown, for the server has no MEMORY USAGE for us; only strings were measured, by STRLEN")
 	note(k.waiting, "%d keys of the trash wait to be finished by a run that executes")
+}
+
+// actsInto adds to a run's summary what became of the shard's keys.
+func (k *worker) actsInto(s *Summary, t *tally) {
+	t.merge(k.tally)
+	if a := s.ActSummary; a != nil {
+		a.Outcomes.add(&k.outcomes)
+		a.ElementsRemoved += k.elements
+		a.BytesReleased += k.released
+	}
 }
 
 func (o *Outcomes) add(p *Outcomes) {

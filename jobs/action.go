@@ -9,6 +9,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/keyjanitor/keyjanitor/deleter"
 	"github.com/keyjanitor/keyjanitor/internal/config"
 	"github.com/keyjanitor/keyjanitor/scanner"
@@ -132,7 +134,7 @@ func (k *worker) prepareIdle(ctx context.Context) error {
 		return fmt.Errorf("judge idle time: %w", err)
 	}
 	rule := &k.rule
-	if rule.Deferred = !k.shard.Can.NoTouch; rule.Deferred && k.Mode == Scan &&
+	if rule.Deferred = !k.reader.Can.NoTouch; rule.Deferred && k.Mode == Scan &&
 		(rule.MinElements > 0 || k.typeTouches() && (len(rule.Types) > 0 || rule.NoTTL || rule.TTLUnder > 0 || rule.TTLOver > 0)) {
 		return errors.New("this server has no CLIENT NO-TOUCH: to ask for type, TTL or number of elements would reset the idle time; select by min_bytes and names")
 	}
@@ -157,15 +159,26 @@ func (k *worker) typeTouches() bool { return !k.shard.Server.AtLeast(3, 2, 0) }
 // idleEverywhere leaves the keys that no replica served reads of either. One
 // that a replica does not have is left out: what it knew is unknown.
 //
-// Sends, to each replica: OBJECT IDLETIME of each key, in one pipeline; O(1).
+// Sends, to each replica, and to the primary where a replica was scanned: OBJECT IDLETIME of each key, in one pipeline; O(1).
 func (k *worker) idleEverywhere(ctx context.Context, keys []scanner.Key) ([]scanner.Key, error) {
+	type server struct {
+		addr   string
+		client *redis.Client
+	}
+	var servers []server
 	for _, r := range k.replicas {
+		servers = append(servers, server{r.Addr, r.Client()})
+	}
+	if k.rule.IdleOver > 0 && k.reader != k.shard {
+		servers = append(servers, server{k.shard.Addr, k.shard.Client()})
+	}
+	for _, s := range servers {
 		if len(keys) == 0 {
 			break
 		}
-		idle, err := scanner.IdleTimes(ctx, r.Client(), keys)
+		idle, err := scanner.IdleTimes(ctx, s.client, keys)
 		if err != nil {
-			return nil, fmt.Errorf("judge idle time: replica %s: %w", r.Addr, err)
+			return nil, fmt.Errorf("judge idle time: %s: %w", s.addr, err)
 		}
 		left := keys[:0]
 		for i := range keys {

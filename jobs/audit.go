@@ -145,13 +145,16 @@ func (k *worker) results(all []deleter.Result) []Entry {
 	shared := map[deleter.Outcome]*Entry{}
 	for i := range all {
 		r := &all[i]
-		e := k.result(r)
+		if r.Outcome == deleter.Large {
+			continue // an intent and a result of its own follow
+		}
 		if !small(&r.Order) || r.Outcome != deleter.Unlinked && r.Outcome != deleter.Deleted && r.Outcome != deleter.Expired {
-			lines = append(lines, e)
+			lines = append(lines, k.result(r))
 			continue
 		}
 		sum := shared[r.Outcome]
 		if sum == nil {
+			e := k.result(r)
 			e.Kind, e.Key, e.KeyBase64, e.Type, e.Count = "results", nil, "", "", new(int64)
 			e.Fate = &Fate{Outcome: e.Outcome, Method: e.Method}
 			sum = &e

@@ -36,6 +36,13 @@ func (a *allowance) reserve(bytes int64) (limit string) {
 	return ""
 }
 
+// resumed takes keys that an earlier part of the same run acted on.
+func (a *allowance) resumed(keys int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.keys += keys
+}
+
 func (a *allowance) release(bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

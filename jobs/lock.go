@@ -37,6 +37,13 @@ const (
 // isLockName recognises what lockName makes.
 func isLockName(name string) bool {
 	job, ours := strings.CutPrefix(name, lockPrefix)
+	job, part, parted := strings.Cut(job, "/")
+	if parted {
+		i, of, ok := strings.Cut(part, "-of-")
+		if digits := strings.Trim(i+of, "0123456789") == "" && i != "" && of != ""; !ok || !digits {
+			return false
+		}
+	}
 	return ours && job != "" && len(job) <= 64 &&
 		strings.Trim(job, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }

@@ -68,10 +68,40 @@ type Request struct {
 	Top int
 	// Stream, if set, is given every finding once its fate is known.
 	Stream func(Finding) error
+	// Checkpoints writes down, in the state directory, how far each shard's
+	// scan is; Resume goes on from there.
+	Checkpoints, Resume bool
+	// ReadReplica scans a replica of each shard; acts go to the primary.
+	ReadReplica bool
+	// Script scans by a script where the rule is about bytes and the server
+	// lets it.
+	Script bool
+	// Part is the share of the shards that the run is for.
+	Part Part
 	// Lock makes the run wait up to LockWait for other runs of its job.
 	Lock     bool
 	LockWait time.Duration
 }
+
+// Part is one worker's share of a deployment's shards: each Of-th of them,
+// in the order of their addresses or slots, from Index on. The zero Part is
+// all of them.
+type Part struct{ Index, Of int }
+
+// share is the part's shards.
+func (p Part) share(all []*topology.Shard) []*topology.Shard {
+	if p.Of == 0 {
+		return all
+	}
+	var mine []*topology.Shard
+	for i := p.Index; i < len(all); i += p.Of {
+		mine = append(mine, all[i])
+	}
+	return mine
+}
+
+// String is how a part is written in notes and in the name of a lock.
+func (p Part) String() string { return fmt.Sprintf("%d-of-%d", p.Index+1, p.Of) }
 
 // Runner carries out runs. Its fields must not change while one goes on.
 type Runner struct {
@@ -79,7 +109,10 @@ type Runner struct {
 	StateDir string
 	Protect  []string // globs
 	Pace     config.Pace
-	Audit    Auditor // nil where nothing is executed
+	HoldWhen config.Signals
+	StopWhen config.Signals
+	Control  *Control // nil: nobody steers
+	Audit    Auditor  // nil where nothing is executed
 	Progress *Progress
 }
 
@@ -104,6 +137,8 @@ type run struct {
 	lease   *lease
 	all     []*topology.Shard
 	cluster bool
+	opened  []*topology.Topology // again, when shards had to start over
+	retired []*worker            // whose place others took
 	cancel  context.CancelCauseFunc
 	keysErr error // of Keys
 
@@ -132,6 +167,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 		summary: newSummary(q), databases: map[int]error{},
 		tally: newTally(q.Top, ranking(q)),
 	}
+	defer r.Control.begin(w)()
 	if t := q.Job.Limits.Time; t > 0 {
 		timer := time.AfterFunc(time.Duration(t), func() {
 			w.allow.end("time: "+t.String(), true)
@@ -159,16 +195,32 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 	}
 	defer top.Close()
 	w.all, w.cluster = top.Shards(), top.Cluster
+	defer func() {
+		for _, t := range w.opened {
+			_ = t.Close() // everything that was to be said was answered
+		}
+	}()
 	w.summary.Notes = append(w.summary.Notes, top.Notes...)
 
 	if q.Lock && q.Mode == Execute {
-		w.lease, err = takeLease(ctx, top.Shards(), q.Job.Name, q.LockWait, cancel)
+		name := q.Job.Name
+		if q.Part.Of > 0 {
+			name += "/" + q.Part.String()
+		}
+		w.lease, err = takeLease(ctx, top.Shards(), name, q.LockWait, cancel)
 		if err != nil {
 			return nil, cause(ctx, err)
 		}
 		defer w.lease.release()
 	}
-	return w.shards(ctx, top.Shards())
+	if q.Part.Of > 0 && q.Job.Action.PruneIndex != nil {
+		return nil, errors.New("an index is not pruned in parts: the keys of its entries are on all shards; run it whole")
+	}
+	mine := q.Part.share(top.Shards())
+	if q.Part.Of > 0 {
+		w.summary.Notes = append(w.summary.Notes, fmt.Sprintf("this is part %s: %d of the %d shards", q.Part, len(mine), len(top.Shards())))
+	}
+	return w.shards(ctx, mine)
 }
 
 func runID() string {
@@ -216,7 +268,7 @@ func (w *run) shards(ctx context.Context, shards []*topology.Shard) (*Summary, e
 	if w.Keys != nil {
 		w.named(ctx, workers)
 	} else {
-		w.parallel(ctx, workers, (*worker).walk)
+		workers = w.walkAll(ctx, workers)
 	}
 	if w.Job.Action.PruneIndex != nil && w.Mode != Scan {
 		w.prune(ctx, workers)
@@ -362,6 +414,12 @@ func (w *run) close(ctx context.Context, workers []*worker) (*Summary, error) {
 	s.Complete = w.keysErr == nil
 	failed, useful, undrained := 0, 0, int64(0)
 	var state error
+	if w.Mode == Execute { // what was done stays done
+		for _, k := range w.retired {
+			k.actsInto(s, w.tally)
+			undrained += k.undrained
+		}
+	}
 	for _, k := range workers {
 		k.closeInto(s, w.tally)
 		s.Complete = s.Complete && k.complete
@@ -379,6 +437,9 @@ func (w *run) close(ctx context.Context, workers []*worker) (*Summary, error) {
 	w.tally.into(s)
 	if w.Mode == Scan && !onElements(w.Request) {
 		s.TopElements = w.tally.longest.sorted()
+	}
+	if w.Mode == Scan && w.Trash == nil {
+		s.Notes = append(s.Notes, w.remarks(s)...)
 	}
 	s.Finished = time.Now()
 	by, _ := w.allow.stoppedBy()

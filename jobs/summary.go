@@ -26,6 +26,7 @@ type Summary struct {
 	Prefixes     []Group        `json:"prefixes"`
 	TTL          []Group        `json:"ttl"`
 	Sizes        []Group        `json:"sizes"`
+	Idle         []Group        `json:"idle,omitempty"` // where idle times are known
 	Notes        []string       `json:"notes"`
 	*ActSummary                 // nil for a scan
 	Error        string         `json:"error,omitempty"`
@@ -49,7 +50,10 @@ type ShardSummary struct {
 	Server      string `json:"server,omitempty"`     // "redis 7.0.15"
 	KeysTotal   *int64 `json:"keys_total,omitempty"` // DBSIZE at the start; nil: unknown
 	KeysScanned int64  `json:"keys_scanned"`
-	Error       string `json:"error,omitempty"`
+	// As in the summary, of this shard.
+	KeysMatched  int64  `json:"keys_matched"`
+	BytesMatched int64  `json:"bytes_matched"`
+	Error        string `json:"error,omitempty"`
 }
 
 // Finding is one key that the rule selected. Pointers are nil where the
@@ -97,8 +101,8 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// Group is one row of a table: a type, a prefix, or a band of TTLs or sizes.
-// One of the four names is set.
+// Group is one row of a table: a type, a prefix, or a band of TTLs, sizes or
+// idle times. One of the three names is set.
 type Group struct {
 	Type   string `json:"type,omitempty"`
 	Prefix string `json:"prefix,omitempty"`

@@ -72,8 +72,13 @@ func (t *top) Pop() any {
 
 func (f *Finding) id() string { return f.Shard + "\x00" + f.Nonce + "\x00" + f.Name }
 
+// wants reports whether a finding is among the largest so far.
+func (t *top) wants(f *Finding) bool {
+	return t.n > 0 && (len(t.items) < t.n || t.rank(f, &t.items[0]) > 0)
+}
+
 func (t *top) add(f Finding) {
-	if t.n == 0 || len(t.items) == t.n && t.rank(&f, &t.items[0]) <= 0 {
+	if !t.wants(&f) {
 		return
 	}
 	id := f.id()
@@ -107,8 +112,9 @@ func (g groups) row(name string) *Group {
 	return row
 }
 
-func (g groups) add(name string, f *Finding) {
-	row := g.row(name)
+func (g groups) add(name string, f *Finding) { g.row(name).add(f) }
+
+func (row *Group) add(f *Finding) {
 	row.Keys++
 	row.Bytes += max(0, known(f.Bytes))
 	if f.TTLMillis != nil && *f.TTLMillis < 0 {
@@ -135,35 +141,59 @@ type tally struct {
 	prefixes       groups
 	ttl            groups
 	sizes          groups
+	idle           groups
+	expiring       int64 // oversized keys that expire within an hour
+
+	head string // of the last name, and the row of its prefix: names come in runs
+	row  *Group
 }
 
 func newTally(n int, first rank) *tally {
 	return &tally{
 		largest: newTop(n, first), longest: newTop(n, byElements),
-		types: groups{}, prefixes: groups{}, ttl: groups{}, sizes: groups{},
+		types: groups{}, prefixes: groups{}, ttl: groups{}, sizes: groups{}, idle: groups{},
 	}
 }
 
 func (t *tally) add(f Finding) {
-	t.matched++
-	t.bytes += max(0, known(f.Bytes))
+	t.count(&f)
 	t.largest.add(f)
 	if f.Elements != nil {
 		t.longest.add(f)
 	}
+}
+
+// wants reports whether a finding is kept by itself, and not only counted.
+func (t *tally) wants(f *Finding) bool {
+	return t.largest.wants(f) || f.Elements != nil && t.longest.wants(f)
+}
+
+// count takes a finding into the tables; it keeps nothing of f.
+func (t *tally) count(f *Finding) {
+	t.matched++
+	t.bytes += max(0, known(f.Bytes))
 	if f.Type != "" {
-		t.types.add(f.Type, &f)
+		t.types.add(f.Type, f)
 	}
-	prefix := prefixOf(f.Name)
-	if _, there := t.prefixes[prefix]; !there && len(t.prefixes) >= maxGroups {
-		prefix, t.folded = otherPrefixes, true
+	if head := headOf(f.Name); t.row == nil || head != t.head {
+		prefix := folded(head)
+		if _, there := t.prefixes[prefix]; !there && len(t.prefixes) >= maxGroups {
+			prefix, t.folded = otherPrefixes, true
+		}
+		t.head, t.row = strings.Clone(head), t.prefixes.row(prefix)
 	}
-	t.prefixes.add(prefix, &f)
+	t.row.add(f)
 	if f.TTLMillis != nil {
-		t.ttl.add(band(ttlBands, *f.TTLMillis), &f)
+		t.ttl.add(band(ttlBands, *f.TTLMillis), f)
 	}
 	if f.Bytes != nil {
-		t.sizes.add(band(sizeBands, *f.Bytes), &f)
+		t.sizes.add(band(sizeBands, *f.Bytes), f)
+	}
+	if f.IdleSeconds != nil {
+		t.idle.add(band(idleBands, *f.IdleSeconds), f)
+	}
+	if expiresSoon(f) {
+		t.expiring++
 	}
 }
 
@@ -180,6 +210,8 @@ func (t *tally) merge(o *tally) {
 	t.types.merge(o.types)
 	t.ttl.merge(o.ttl)
 	t.sizes.merge(o.sizes)
+	t.idle.merge(o.idle)
+	t.expiring += o.expiring
 	t.prefixes.merge(o.prefixes)
 }
 
@@ -195,6 +227,7 @@ func (t *tally) into(s *Summary) {
 	}
 	s.TTL = t.ttl.bands(ttlBands)
 	s.Sizes = t.sizes.bands(sizeBands)
+	s.Idle = t.idle.bands(idleBands)
 }
 
 // fold leaves the first rows, fewer than maxGroups, and makes one of all
@@ -268,6 +301,14 @@ var sizeBands = []bandLimit{
 	{noLimit, "1GiB and over"},
 }
 
+var idleBands = []bandLimit{
+	{int64(time.Hour / time.Second), "under 1h"},
+	{24 * int64(time.Hour/time.Second), "1h to 1d"},
+	{7 * 24 * int64(time.Hour/time.Second), "1d to 7d"},
+	{30 * 24 * int64(time.Hour/time.Second), "7d to 30d"},
+	{noLimit, "30d and over"},
+}
+
 func band(of []bandLimit, v int64) string {
 	for _, b := range of {
 		if v < b.below {
@@ -280,14 +321,23 @@ func band(of []bandLimit, v int64) string {
 // prefixOf is the group of a name: what stands before its first separator,
 // that included, with every run of digits written as #. A name without a
 // separator is its own group, cut to 32 bytes.
-func prefixOf(name string) string {
+func prefixOf(name string) string { return folded(headOf(name)) }
+
+// headOf is the part of a name that decides its group.
+func headOf(name string) string {
 	const longest = 32
 	head := name[:min(len(name), longest)]
 	if i := strings.IndexAny(head, ":/|"); i >= 0 {
-		head = head[:i+1]
-	} else if i := strings.IndexAny(head, ".-_ "); i >= 0 {
-		head = head[:i+1]
+		return head[:i+1]
 	}
+	if i := strings.IndexAny(head, ".-_ "); i >= 0 {
+		return head[:i+1]
+	}
+	return head
+}
+
+// folded writes every run of digits as #.
+func folded(head string) string {
 	var b strings.Builder
 	digits := false
 	for i := range len(head) {

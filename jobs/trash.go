@@ -181,8 +181,8 @@ func (k *worker) prepareClock(ctx context.Context) error {
 	if k.keepFor() == 0 {
 		return nil
 	}
-	if policy := k.shard.Server.Policy; len(policy) > 8 && policy[:8] == "allkeys-" {
-		return fmt.Errorf("keys can't be kept here: under maxmemory-policy %s the server may evict them from the trash; delete without keeping them", policy)
+	if policy := k.shard.Server.Policy; len(policy) > 8 && policy[:8] == "allkeys-" && !k.Job.Action.Delete.ForceKeep {
+		return fmt.Errorf("keys can't be kept here: under maxmemory-policy %s the server may evict them from the trash; delete without keeping them, or keep them all the same with --force-keep", policy)
 	}
 	return nil
 }

@@ -31,13 +31,25 @@ type worker struct {
 	ahead    time.Duration // the shard's clock, less ours
 	rule     scanner.Rule
 	replicas []*topology.Replica // that are asked for idle times
+	reader   *topology.Shard     // what is scanned: the shard, or a replica
 	defuse   *defuser            // of a run that defuses; else nil
+	health   *throttle.Health    // of the shard's server
+	unwatch  context.CancelFunc  // ends its sampling
+	paced    int                 // the version of a pace that was set by hand
+	from     uint64              // where the walk begins
+	cursor   uint64              // everything before it is done
+	behind   int64               // keys that were scanned up to there
+	saved    time.Time           // when that was last written down
 	indexes  indexes             // of a run that prunes them
 	settled  func(*deleter.Result)
 	putOff   []scanner.Key // in slots that were moving
 	last     bool          // they are tried for the last time
 
+	sweeps bool // the act is the first to look at the keys
+
 	tally    *tally
+	glance   glance // a place to work in
+	spare    *group // another
 	scanned  int64
 	acted    int64 // against max_percent
 	trash    int64 // names of ours met so far: no part of what it is a percentage of
@@ -61,13 +73,7 @@ func newWorker(w *run, s *topology.Shard) *worker {
 // panic is an error of the shard: it must not end a daemon with its other
 // jobs.
 func (k *worker) do(ctx context.Context, step func(context.Context) error) {
-	defer func() {
-		if p := recover(); p != nil {
-			k.err = fmt.Errorf("panic: %v", p)
-			k.Log.Error("work on a shard panicked", "job", k.Job.Name, "shard", k.shard.ID,
-				"reason", fmt.Sprint(p), "stack", string(debug.Stack()))
-		}
-	}()
+	defer k.recovered(&k.err)
 	if k.err == nil && k.scan == nil {
 		k.keep(ctx, k.prepare(ctx))
 	}
@@ -75,6 +81,15 @@ func (k *worker) do(ctx context.Context, step func(context.Context) error) {
 		return
 	}
 	k.keep(ctx, step(ctx))
+}
+
+// recovered, deferred, turns a panic into an error.
+func (k *worker) recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v", p)
+		k.Log.Error("work on a shard panicked", "job", k.Job.Name, "shard", k.shard.ID,
+			"reason", fmt.Sprint(p), "stack", string(debug.Stack()))
+	}
 }
 
 // keep keeps an error of the shard. What fails because the run is over says
@@ -101,7 +116,15 @@ func (k *worker) prepare(ctx context.Context) error {
 		Target: target, Share: float64(k.Pace.MaxShare) / 100, Budgets: []*throttle.Budget{k.budget, k.removal},
 	})
 	k.gates = []*throttle.Gate{looking, acting}
-	can := k.shard.Can
+	if err := k.watchHealth(ctx); err != nil {
+		return err
+	}
+	looking.SetHealth(k.health)
+	acting.SetHealth(k.health)
+	if err := k.openReader(ctx); err != nil {
+		return err
+	}
+	can := k.reader.Can
 	k.rule = ruleOf(k.Job.Select, k.Job.Action)
 	if err := k.prepareIdle(ctx); err != nil {
 		return err
@@ -110,6 +133,9 @@ func (k *worker) prepare(ctx context.Context) error {
 		Rule: k.rule, Own: k.own,
 		Can: scanner.Abilities{MemoryUsage: can.MemoryUsage, Encoding: can.Encoding, NoTouch: can.NoTouch, TypeTouches: k.typeTouches()},
 	}
+	o.Script = k.Script && can.Script && can.MemoryUsage
+	k.sweeps = k.lean()
+	o.Lean = k.sweeps
 	if k.shard.Server.Cluster {
 		o.Orphan = func(name string) bool { return !k.shard.Owns(topology.Slot(name)) }
 	}
@@ -118,7 +144,7 @@ func (k *worker) prepare(ctx context.Context) error {
 		k.defuse = newDefuser(k)
 		gate = k.defuse.gate(looking)
 	}
-	k.scan = scanner.New(k.shard.Client(), gate, o)
+	k.scan = scanner.New(k.reader.Client(), gate, o)
 	if err := k.check(ctx); err != nil || k.Mode == Scan {
 		return err
 	}
@@ -128,9 +154,32 @@ func (k *worker) prepare(ctx context.Context) error {
 
 // close ends what the worker opened.
 func (k *worker) close() {
+	if k.unwatch != nil {
+		k.unwatch()
+		k.Progress.hold(k.shard.ID, nil)
+	}
 	for _, r := range k.replicas {
 		r.Close()
 	}
+	if k.reader != nil && k.reader != k.shard {
+		k.reader.CloseClient()
+	}
+}
+
+// openReader finds what the scan reads from.
+func (k *worker) openReader(ctx context.Context) error {
+	if k.reader = k.shard; !k.ReadReplica {
+		return nil
+	}
+	replica, err := k.shard.OpenReplica(ctx)
+	if err != nil {
+		return fmt.Errorf("--read-from replica: %w", err)
+	}
+	k.reader = replica
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.summary.Notes = append(k.summary.Notes, fmt.Sprintf("shard %s was read from its replica %s", k.shard.ID, replica.Addr))
+	return nil
 }
 
 func (k *worker) newDeleter(ctx context.Context, gate *throttle.Gate) {
@@ -140,7 +189,7 @@ func (k *worker) newDeleter(ctx context.Context, gate *throttle.Gate) {
 	redis := deleter.NewRedis(k.shard.Client(), can)
 	o := deleter.Options{Can: can, Pruner: redis, Namer: k.namer, Job: k.Job.Name, Protected: k.protected, Journal: noJournal{}, Clock: k.clock}
 	if k.Mode == Execute {
-		o.Journal, o.Keeper, o.Shortener, o.Shrinker = shardJournal{k.journal, k.shard.DB}, redis, redis, redis
+		o.Journal, o.Keeper, o.Shortener, o.Shrinker, o.Sweeper = shardJournal{k.journal, k.shard.DB}, redis, redis, redis, redis
 		var acting deleter.Gate = leased{gate, k.lease, &k.Progress.Elements}
 		if k.defuse != nil {
 			acting = k.defuse.gate(acting)
@@ -203,6 +252,11 @@ func (k *worker) check(ctx context.Context) error {
 	if err := k.shard.Verify(ctx); err != nil {
 		return err
 	}
+	if k.reader != k.shard {
+		if err := k.reader.Verify(ctx); err != nil {
+			return fmt.Errorf("replica: %w", err)
+		}
+	}
 	k.checked = time.Now()
 	if time.Since(k.pinged) < pingEvery {
 		return nil
@@ -229,16 +283,25 @@ func (k *worker) walk(ctx context.Context) error {
 			return err
 		}
 	}
+	k.resume()
+	defer func() {
+		// What a limit ended came to its end: the next run begins anew.
+		if _, over := k.allow.stoppedBy(); k.complete || k.full || over {
+			k.arrived()
+		} else {
+			k.save()
+		}
+	}()
 	last := false
 	for again := true; again; {
-		again, k.scanned = false, 0
-		err := k.scan.Walk(ctx, 0, func(p scanner.Page) error {
-			last = p.Next == 0
-			return k.page(ctx, p)
-		})
+		var err error
+		last, err = k.pages(ctx)
+		again = false
 		if k.defuse != nil {
 			more, ended := k.defuse.finish(ctx)
-			again, err = more && err == nil, errors.Join(err, ended)
+			if again, err = more && err == nil, errors.Join(err, ended); again {
+				k.scanned = 0
+			}
 		}
 		if err != nil {
 			return err
@@ -256,7 +319,7 @@ func (k *worker) walk(ctx context.Context) error {
 	}
 	switch {
 	case k.moved > 0:
-		return fmt.Errorf("the slots of %d keys moved away during the scan", k.moved)
+		return fmt.Errorf("%w: %d keys", errMoved, k.moved)
 	case k.refused > 0:
 		return fmt.Errorf("%d keys could not be looked at: %w", k.refused, k.refusedErr)
 	}
@@ -264,8 +327,25 @@ func (k *worker) walk(ctx context.Context) error {
 	return nil
 }
 
-// page takes in one page of the scan and acts on it.
-func (k *worker) page(ctx context.Context, p scanner.Page) error {
+// pages does to every page of the scan what the run is for; last tells
+// whether that was all of them.
+func (k *worker) pages(ctx context.Context) (last bool, err error) {
+	if k.sweeps {
+		return k.flow(ctx)
+	}
+	err = k.scan.Walk(ctx, k.from, func(p scanner.Page) error {
+		last = p.Next == 0
+		if err := k.page(ctx, p); err != nil {
+			return err
+		}
+		k.reached(p.Next, k.scanned)
+		return nil
+	})
+	return last, err
+}
+
+// passed counts one page of the scan.
+func (k *worker) passed(p *scanner.Page) {
 	k.scanned += int64(p.Seen)
 	k.trash += int64(len(p.Own))
 	k.orphans += int64(p.Orphans)
@@ -276,6 +356,11 @@ func (k *worker) page(ctx context.Context, p scanner.Page) error {
 		k.refusedErr = p.RefusedErr
 	}
 	k.Progress.KeysScanned.Add(int64(p.Seen))
+}
+
+// page takes in one page of the scan and acts on it.
+func (k *worker) page(ctx context.Context, p scanner.Page) error {
+	k.passed(&p)
 	if err := k.check(ctx); err != nil {
 		return err
 	}
@@ -372,26 +457,7 @@ func (k *worker) actNamed(ctx context.Context, names []Named) error {
 	if err != nil {
 		return err
 	}
-	selected := make([]scanner.Key, 0, len(keys))
-	for i := range keys {
-		key := &keys[i]
-		r := deleter.Result{Order: deleter.Order{Key: key.Name}, Outcome: deleter.Changed}
-		switch {
-		case key.Type == scanner.None:
-			r.Outcome = deleter.Gone
-		case k.protected(key.Name):
-			r.Outcome = deleter.Protected
-		case key.Type != "" && names[i].Type != "" && key.Type != names[i].Type:
-			r.Reason = fmt.Sprintf("it was a %s and is a %s", names[i].Type, key.Type)
-		case key.Type != "" && !k.rule.Selects(key):
-			r.Reason = "it does not meet the rule"
-		default:
-			selected = append(selected, *key)
-			continue
-		}
-		k.outcome(&r, key)
-	}
-	selected, err = k.idleEverywhere(ctx, selected)
+	selected, err := k.idleEverywhere(ctx, k.standing(keys, names))
 	if err != nil {
 		return err
 	}
@@ -401,4 +467,33 @@ func (k *worker) actNamed(ctx context.Context, names []Named) error {
 		return nil
 	}
 	return err
+}
+
+// standing is the part of measured keys that is to be acted on; what became
+// of the others is told. names, if given, say of what type each was.
+func (k *worker) standing(keys []scanner.Key, names []Named) []scanner.Key {
+	selected := make([]scanner.Key, 0, len(keys))
+	for i := range keys {
+		key := &keys[i]
+		was := ""
+		if names != nil {
+			was = names[i].Type
+		}
+		r := deleter.Result{Order: deleter.Order{Key: key.Name}, Outcome: deleter.Changed}
+		switch {
+		case key.Type == scanner.None:
+			r.Outcome = deleter.Gone
+		case k.protected(key.Name):
+			r.Outcome = deleter.Protected
+		case key.Type != "" && was != "" && key.Type != was:
+			r.Reason = fmt.Sprintf("it was a %s and is a %s", was, key.Type)
+		case key.Type != "" && !k.rule.Selects(key):
+			r.Reason = "it does not meet the rule"
+		default:
+			selected = append(selected, *key)
+			continue
+		}
+		k.outcome(&r, key)
+	}
+	return selected
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -32,6 +33,10 @@ const (
 type page struct {
 	names []string
 	next  uint64
+	// Of a page that a script measured:
+	bytes []int64       // of each name, which are large enough or ours
+	seen  int           // keys that there were
+	took  time.Duration // that it took
 }
 
 // errGone is the reply to a probe of a key that is no more, or is another.

@@ -38,6 +38,12 @@ type Options struct {
 	Can  Abilities
 	// Own recognises the names that are ours: no rule selects them.
 	Own func(name string) bool
+	// Lean asks only what the rule's conditions need: the rest of a key stays
+	// unknown. It is for walks whose act looks at the keys itself.
+	Lean bool
+	// Script lets one script fetch and measure a page, where bytes decide: a
+	// call that the server does not interrupt, in less of its time.
+	Script bool
 	// Orphan recognises, in a cluster, names of slots that the node does not
 	// own: they are counted and left alone. Nil outside a cluster.
 	Orphan func(name string) bool
@@ -62,12 +68,43 @@ type Scanner struct {
 	gate Gate
 	o    Options
 	plan [][]probe
+	seen map[string]struct{} // names of the page in hand
 }
 
 // New returns a scanner that sends its commands through rdb, a client of
 // exactly one node: a cursor means nothing to any other.
 func New(rdb redis.Cmdable, gate Gate, o Options) *Scanner {
-	return &Scanner{rdb: rdb, gate: gate, o: o, plan: plan(&o.Rule, o.Can)}
+	return &Scanner{rdb: rdb, gate: gate, o: o, plan: planOf(&o), seen: map[string]struct{}{}}
+}
+
+func planOf(o *Options) [][]probe {
+	if o.Lean {
+		return leanPlan(&o.Rule, o.Can)
+	}
+	return plan(&o.Rule, o.Can)
+}
+
+// leanPlan has the probes that the rule's conditions need, one after another,
+// the cheapest that decides first. A rule about names alone needs none.
+func leanPlan(r *Rule, can Abilities) [][]probe {
+	var out [][]probe
+	bytes := r.MinBytes > 0
+	if bytes && can.MemoryUsage {
+		out, bytes = append(out, []probe{askBytes}), false
+	}
+	if len(r.Types) > 0 || r.MinElements > 0 || bytes {
+		out = append(out, []probe{askType})
+	}
+	if r.MinElements > 0 || bytes {
+		out = append(out, []probe{askLength})
+	}
+	if r.onTTL() {
+		out = append(out, []probe{askTTL})
+	}
+	if out == nil {
+		out = [][]probe{nil}
+	}
+	return out
 }
 
 // plan orders the probes of a rule: first the cheapest that decides, and for
@@ -114,13 +151,13 @@ func idlePlan(can Abilities, able func(...probe) []probe) [][]probe {
 // without having been stopped.
 //
 // Sends: SCAN with a COUNT that makes a page take the target, and per page
-// one to three pipelines of probes; the SCAN of the next page travels with
-// the first of them.
+// one to three pipelines of probes, with Lean none to four; the SCAN of the
+// next page travels with the first of them.
 func (s *Scanner) Walk(ctx context.Context, from uint64, fn func(Page) error) error {
 	if err := s.gate.Wait(ctx, 1, 0, 0); err != nil {
 		return err
 	}
-	next, _, err := ask(ctx, s.rdb, nil, nil, &from, s.count())
+	next, err := s.first(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -135,7 +172,7 @@ func (s *Scanner) Walk(ctx context.Context, from uint64, fn func(Page) error) er
 		}
 		cursor = next.next
 		p, keys := s.sift(next)
-		next, err = s.measure(ctx, &p, keys)
+		next, err = s.measure(ctx, &p, keys, next.took)
 		if err != nil {
 			return err
 		}
@@ -151,10 +188,23 @@ func (s *Scanner) Walk(ctx context.Context, from uint64, fn func(Page) error) er
 	}
 }
 
+// byScript reports whether a script fetches and measures pages.
+func (s *Scanner) byScript() bool {
+	return s.o.Script && s.plan[0] != nil && s.plan[0][0] == askBytes && len(s.plan[0]) == 1
+}
+
+func (s *Scanner) first(ctx context.Context, from uint64) (page, error) {
+	if s.byScript() {
+		return s.scripted(ctx, from)
+	}
+	p, _, err := ask(ctx, s.rdb, nil, nil, &from, s.count())
+	return p, err
+}
+
 // count is the COUNT of the next page: the keys that take the target, by
 // what whole pages of them took, in no more commands than a pipeline may hold.
 func (s *Scanner) count() int {
-	keys, probes := s.gate.Batch(kind), len(s.plan[0])
+	keys, probes := s.gate.Batch(kind), max(1, len(s.plan[0]))
 	return max(1, s.gate.Pipeline(keys*probes)/probes)
 }
 
@@ -163,12 +213,12 @@ func (s *Scanner) count() int {
 func (s *Scanner) sift(raw page) (Page, []*Key) {
 	p := Page{Next: raw.next}
 	keys := make([]Key, 0, len(raw.names))
-	seen := make(map[string]struct{}, len(raw.names))
-	for _, name := range raw.names {
-		if _, again := seen[name]; again {
+	clear(s.seen)
+	for i, name := range raw.names {
+		if _, again := s.seen[name]; again {
 			continue
 		}
-		seen[name] = struct{}{}
+		s.seen[name] = struct{}{}
 		p.Seen++
 		switch {
 		case s.o.Orphan != nil && s.o.Orphan(name):
@@ -176,8 +226,15 @@ func (s *Scanner) sift(raw page) (Page, []*Key) {
 		case s.o.Own(name):
 			p.Own = append(p.Own, name)
 		case s.o.Rule.MatchName(name):
-			keys = append(keys, blank(name))
+			key := blank(name)
+			if raw.bytes != nil {
+				key.Bytes = raw.bytes[i]
+			}
+			keys = append(keys, key)
 		}
+	}
+	if s.byScript() {
+		p.Seen = raw.seen
 	}
 	return p, pointers(keys)
 }
@@ -196,15 +253,18 @@ func pointers(keys []Key) []*Key {
 
 // measure asks about the keys of a page and, in the same round trip, for the
 // next page.
-func (s *Scanner) measure(ctx context.Context, p *Page, keys []*Key) (next page, err error) {
-	var took time.Duration
+func (s *Scanner) measure(ctx context.Context, p *Page, keys []*Key, took time.Duration) (next page, err error) {
+	script := s.byScript()
 	for i, probes := range s.plan {
 		var cursor *uint64
-		if i == 0 && p.Next != 0 {
+		if script && i == 0 {
+			continue // it has told
+		}
+		if !script && i == 0 && p.Next != 0 {
 			cursor = &p.Next
 		}
 		asked := askable(keys, probes, s.o.Can)
-		if len(asked) == 0 && cursor == nil {
+		if len(asked)*len(probes) == 0 && cursor == nil {
 			continue
 		}
 		if err := s.gate.Wait(ctx, len(asked)*len(probes)+1, 0, 0); err != nil {
@@ -222,6 +282,7 @@ func (s *Scanner) measure(ctx context.Context, p *Page, keys []*Key) (next page,
 		keys = s.keep(p, keys, asked, lost)
 	}
 	s.gate.Observe(kind, max(p.Seen, 1), took)
+	p.Keys = make([]Key, 0, len(keys))
 	for _, k := range keys {
 		switch {
 		case s.o.Rule.Selects(k):
@@ -229,6 +290,9 @@ func (s *Scanner) measure(ctx context.Context, p *Page, keys []*Key) (next page,
 		case k.Bytes == Unknown && s.o.Rule.MinBytes > 0:
 			p.Unmeasured++
 		}
+	}
+	if script && p.Next != 0 {
+		return s.scripted(ctx, p.Next)
 	}
 	return next, nil
 }
@@ -291,7 +355,7 @@ func (s *Scanner) Measure(ctx context.Context, names []string) ([]Key, error) {
 		}
 		names = names[n:]
 		p := Page{Seen: n}
-		if _, err := m.measure(ctx, &p, pointers(keys)); err != nil {
+		if _, err := m.measure(ctx, &p, pointers(keys), 0); err != nil {
 			return nil, err
 		}
 		out = append(out, keys...)

@@ -91,6 +91,42 @@ func TestWalkTranscripts(t *testing.T) {
 	}
 }
 
+// Where the act looks itself only what the rule needs is asked.
+func TestLeanWalks(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		rule Rule
+		can  Abilities
+		want []string
+	}{
+		{"all", Rule{Match: []string{"*"}}, everything, []string{"hash:10", "list:500", "string:90", "zset:500", "stream:0", "set:20"}},
+		{"bytes", Rule{MinBytes: 5000}, everything, []string{"list:500", "string:90", "zset:500"}},
+		{"bytes_old", Rule{MinBytes: 50}, Abilities{}, []string{"string:90"}},
+		{"elements", Rule{MinElements: 100}, everything, []string{"list:500", "zset:500"}},
+		{"types", Rule{Types: []string{"set", "stream"}}, everything, []string{"stream:0", "set:20"}},
+		{"much", Rule{Types: []string{"list", "set"}, MinBytes: 5000, MinElements: 30, NoTTL: true}, everything, []string{"list:500"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, g := &server{pages: threePages}, &gate{}
+			orphan := func(name string) bool { return strings.HasPrefix(name, "orphan:") }
+			pages, err := walk(t, newScanner(t, s, g, Options{Rule: test.rule, Can: test.can, Orphan: orphan, Lean: true}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := keyNames(pages); !slices.Equal(got, test.want) {
+				t.Errorf("found %q, want %q", got, test.want)
+			}
+			if want := []int{4, 1, 4}; !slices.Equal(g.seen, want) {
+				t.Errorf("the gate saw pages of %d, want %d", g.seen, want)
+			}
+			if sent := strings.Count(s.sent.String(), "\n") - strings.Count(s.sent.String(), "\n\n"); g.waits < sent {
+				t.Errorf("waited for %d commands, sent %d", g.waits, sent)
+			}
+			s.golden("lean_" + test.name)
+		})
+	}
+}
+
 // A key that is measured carries all that was learned, and nothing else.
 func TestWhatIsLearned(t *testing.T) {
 	s := &server{pages: map[uint64]reply{0: {[]string{"hash:10", "string:90"}, 0}}}
@@ -285,7 +321,7 @@ func TestMeasure(t *testing.T) {
 		return keyspace(args)
 	}}
 	// The rule of the scanner does not matter, nor whose the name is.
-	m := newScanner(t, s, &gate{batch: 2}, Options{Rule: Rule{MinBytes: 1 << 40}, Can: everything})
+	m := newScanner(t, s, &gate{batch: 2}, Options{Rule: Rule{MinBytes: 1 << 40}, Can: everything, Lean: true})
 	got, err := m.Measure(t.Context(), []string{"hash:10", "gone", "secret", "keyjanitor:5", "string:3"})
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"golang.org/x/time/rate"
 )
@@ -10,7 +11,21 @@ import (
 // Budget bounds commands, elements and bytes per second. It may be shared by
 // any number of gates: what one takes, the others wait for.
 type Budget struct {
+	mu                        sync.Mutex
 	commands, elements, bytes *rate.Limiter // nil: unlimited
+}
+
+// Set changes the budget, for what is to come.
+func (b *Budget) Set(commands, elements, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.commands, b.elements, b.bytes = limiter(commands), limiter(elements), limiter(bytes)
+}
+
+func (b *Budget) limits() (commands, elements, bytes *rate.Limiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.commands, b.elements, b.bytes
 }
 
 // slicesPerSecond is how finely a rate is dealt out: a quarter of a second's
@@ -33,12 +48,13 @@ func limiter(perSecond int64) *rate.Limiter {
 // Wait blocks until the budget allows so many commands, elements about to be
 // removed and bytes about to be released, or ctx is done.
 func (b *Budget) Wait(ctx context.Context, commands, elements int, bytes int64) error {
-	err := waitN(ctx, b.commands, int64(commands))
+	c, e, by := b.limits()
+	err := waitN(ctx, c, int64(commands))
 	if err == nil {
-		err = waitN(ctx, b.elements, int64(elements))
+		err = waitN(ctx, e, int64(elements))
 	}
 	if err == nil {
-		err = waitN(ctx, b.bytes, bytes)
+		err = waitN(ctx, by, bytes)
 	}
 	if err != nil {
 		return fmt.Errorf("wait for budget: %w", err)

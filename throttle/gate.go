@@ -25,6 +25,8 @@ type Options struct {
 type Gate struct {
 	o Options
 
+	health *Health // nil: nobody looks
+
 	mu        sync.Mutex
 	roundTrip time.Duration
 	free      time.Time // before this moment we stay away
@@ -34,6 +36,17 @@ type Gate struct {
 // New returns a gate that is open.
 func New(o Options) *Gate {
 	return &Gate{o: o, batches: map[string]*batch{}}
+}
+
+// SetHealth makes the gate wait while the health of the server holds work. It
+// is for the time before the gate is used.
+func (g *Gate) SetHealth(h *Health) { g.health = h }
+
+// SetPace changes the target and the share, for the calls to come.
+func (g *Gate) SetPace(target time.Duration, share float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.o.Target, g.o.Share = target, share
 }
 
 // SetRoundTrip tells the gate what an idle PING takes, so that the network is
@@ -48,6 +61,11 @@ func (g *Gate) SetRoundTrip(d time.Duration) {
 // release so many bytes, may be sent, or ctx is done: then its error says so
 // and nothing may be sent.
 func (g *Gate) Wait(ctx context.Context, commands, elements int, bytes int64) error {
+	if g.health != nil {
+		if err := g.health.Wait(ctx); err != nil {
+			return err
+		}
+	}
 	for _, b := range g.o.Budgets {
 		if err := b.Wait(ctx, commands, elements, bytes); err != nil {
 			return err
@@ -75,7 +93,8 @@ func (g *Gate) Batch(kind string) int {
 	defer g.mu.Unlock()
 	n := g.kind(kind).size
 	for _, b := range g.o.Budgets {
-		n = burst(b.elements, n)
+		_, elements, _ := b.limits()
+		n = burst(elements, n)
 	}
 	return n
 }
@@ -83,7 +102,8 @@ func (g *Gate) Batch(kind string) int {
 // Pipeline is how many commands one pipeline may hold, at least 1 and at most n.
 func (g *Gate) Pipeline(n int) int {
 	for _, b := range g.o.Budgets {
-		n = burst(b.commands, n)
+		commands, _, _ := b.limits()
+		n = burst(commands, n)
 	}
 	return n
 }

@@ -15,7 +15,7 @@ var actions = []struct {
 	name  string
 	flags []string
 }{
-	{"delete", []string{"method", "keep-for", "in-place", "allow-stall"}},
+	{"delete", []string{"method", "keep-for", "force-keep", "in-place", "allow-stall"}},
 	{"trim", []string{"keep", "keep-end", "older-than", "score", "force-unacknowledged"}},
 	{"expire", []string{"ttl", "jitter"}},
 	{"defuse", []string{"lead"}},
@@ -50,7 +50,7 @@ func (r *reader) action(s config.Select) config.Action {
 	case "delete":
 		a.Delete = &config.Delete{
 			Method: config.Method(r.c.String("method")), KeepFor: r.duration("keep-for"),
-			InPlace: r.c.Bool("in-place"), AllowStall: r.duration("allow-stall"),
+			ForceKeep: r.c.Bool("force-keep"), InPlace: r.c.Bool("in-place"), AllowStall: r.duration("allow-stall"),
 		}
 	case "trim":
 		a.Trim = &config.Trim{

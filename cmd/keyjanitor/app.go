@@ -46,8 +46,8 @@ func newApp(p process) *cli.App {
 		ErrWriter:                 p.stderr,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run maps errors to codes
 		Commands: []*cli.Command{
-			p.scanCommand(), p.cleanCommand(), p.deleteCommand(), p.trashCommand(), p.runCommand(),
-			p.daemonCommand(), p.checkCommand(), p.demoCommand(), p.versionCommand(),
+			p.scanCommand(), p.cleanCommand(), p.deleteCommand(), p.trashCommand(), p.reportCommand(), p.runCommand(),
+			p.daemonCommand(), p.ctlCommand(), p.checkCommand(), p.demoCommand(), p.versionCommand(),
 		},
 		Description: "Nothing is changed without --execute, or mode: execute in a job.\n\n" +
 			"Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 partial, 4 stopped by a safety\n" +

@@ -125,7 +125,10 @@ func TestExamplesParse(t *testing.T) {
 			reached := false
 			for _, c := range app.Commands {
 				for _, c := range append(c.Subcommands, c) {
-					c.Action = withoutArguments(func(*cli.Context) error { reached = true; return nil })
+					c.Action = func(*cli.Context) error { reached = true; return nil }
+					if cmd.Name != "report" { // whose files are arguments
+						c.Action = withoutArguments(c.Action)
+					}
 				}
 			}
 			if err := app.Run(append([]string{"keyjanitor"}, words...)); err != nil || !reached {

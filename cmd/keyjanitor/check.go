@@ -142,7 +142,7 @@ func (out *checked) add(target string, s *topology.Shard) {
 		return
 	}
 	shard.Server = s.Server.String()
-	for _, purpose := range []string{topology.PurposeScan, topology.PurposeDelete} {
+	for _, purpose := range topology.Purposes {
 		if rule := s.ACLRule(purpose); rule != "" && out.ACL[purpose] == "" {
 			out.ACL[purpose] = rule
 		}
@@ -216,9 +216,9 @@ func (out *checked) write(w io.Writer, format string) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, purpose := range []string{topology.PurposeScan, topology.PurposeDelete} {
+	for _, purpose := range topology.Purposes {
 		if rule := out.ACL[purpose]; rule != "" {
-			fmt.Fprintf(w, "\nACL rule to %s:\n  %s\n", purpose, rule)
+			fmt.Fprintf(w, "\nACL rule to %s:\n  %s\n", strings.ReplaceAll(purpose, "_", " "), rule)
 		}
 	}
 	for _, j := range out.Jobs {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/keyjanitor/keyjanitor/internal/audit"
 	"github.com/keyjanitor/keyjanitor/internal/config"
 	"github.com/keyjanitor/keyjanitor/internal/report"
+	"github.com/keyjanitor/keyjanitor/internal/web"
 	"github.com/keyjanitor/keyjanitor/jobs"
 )
 
@@ -65,15 +67,32 @@ func (p process) daemon(c *cli.Context) error {
 	var generations sync.WaitGroup
 	defer generations.Wait()
 	var running sync.Map // names of jobs: one generation may still run what the next fires
+	control := &jobs.Control{Pace: cfg.Pace}
+	fire := func(ctx context.Context, cfg *config.Config, j config.Job) {
+		if _, already := running.LoadOrStore(j.Name, true); already {
+			log.Warn("job is still running; this time is skipped", "job", j.Name)
+			return
+		}
+		defer running.Delete(j.Name)
+		p.fire(ctx, cfg, control, requestOf(c, cfg, j, wait))
+	}
+	var current atomic.Pointer[config.Config]
+	defer p.steer(c, cfg.StateDir, &web.Server{Control: control, Run: func(name string) error {
+		cfg := current.Load()
+		i := slices.IndexFunc(cfg.Jobs, func(j config.Job) bool { return j.Name == name })
+		if i < 0 {
+			return fmt.Errorf("no job is named %q", name)
+		}
+		if _, already := running.Load(name); already {
+			return fmt.Errorf("job %q is running", name)
+		}
+		generations.Go(func() { fire(c.Context, cfg, cfg.Jobs[i]) })
+		return nil
+	}})()
 	for {
-		d := &jobs.Daemon{Log: log, Jobs: cfg.Jobs, Fire: func(ctx context.Context, j config.Job) {
-			if _, already := running.LoadOrStore(j.Name, true); already {
-				log.Warn("job is still running; this time is skipped", "job", j.Name)
-				return
-			}
-			defer running.Delete(j.Name)
-			p.fire(ctx, cfg, requestOf(c, cfg, j, wait))
-		}}
+		current.Store(cfg)
+		here := cfg // what this generation goes by, whatever is read later
+		d := &jobs.Daemon{Log: log, Jobs: here.Jobs, Fire: func(ctx context.Context, j config.Job) { fire(ctx, here, j) }}
 		if err := d.Check(); err != nil {
 			return asUsage(err)
 		}
@@ -110,7 +129,7 @@ func (p process) reload(c *cli.Context, hup <-chan os.Signal) *config.Config {
 
 // fire carries out one scheduled run and tells of it in the log and the
 // history.
-func (p process) fire(ctx context.Context, cfg *config.Config, q jobs.Request) {
+func (p process) fire(ctx context.Context, cfg *config.Config, control *jobs.Control, q jobs.Request) {
 	log := p.logger().With("job", q.Job.Name)
 	log.Info("run started")
 	runner, done, err := p.runner(cfg, cfg.Pace, q.Mode == jobs.Execute)
@@ -118,6 +137,7 @@ func (p process) fire(ctx context.Context, cfg *config.Config, q jobs.Request) {
 		log.Error("run not started", "reason", err.Error())
 		return
 	}
+	runner.Control = control
 	summary, err := runner.Run(ctx, q)
 	err = errors.Join(err, done())
 	if summary == nil {

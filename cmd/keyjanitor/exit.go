@@ -50,6 +50,8 @@ func codeOf(err error) int {
 		return exitBusy
 	case errors.As(err, &signal):
 		return signal.code()
+	case errors.Is(err, jobs.ErrStopped):
+		return stopped{syscall.SIGTERM}.code()
 	case errors.Is(err, jobs.ErrLimit):
 		return exitLimit
 	case errors.Is(err, jobs.ErrPartial), errors.Is(err, jobs.ErrLockLost):

@@ -65,6 +65,7 @@ func actionFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "execute", Category: acting, Usage: "act; without it everything is judged and reported only"},
 		&cli.StringFlag{Name: "method", Category: acting, Value: "auto", Usage: "auto, unlink or drain"},
 		&cli.StringFlag{Name: "keep-for", Category: acting, Usage: "set keys aside and remove them only after `DURATION`; until then trash restore gives them back"},
+		&cli.BoolFlag{Name: "force-keep", Category: acting, Usage: "keep keys also where maxmemory-policy lets the server evict them from the trash"},
 		&cli.BoolFlag{Name: "in-place", Category: acting, Usage: "drain keys under their own names where the server lets nothing be set aside"},
 		&cli.StringFlag{Name: "allow-stall", Category: acting, Usage: "free strings that would stall the server for up to `DURATION` (default: 30ms)"},
 		stateDirFlag(),
@@ -105,9 +106,9 @@ func paceFlags(alsoActs bool) []cli.Flag {
 
 func outputFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "format", Category: printing, Value: "table", Usage: "table, json, jsonl or csv"},
+		&cli.StringFlag{Name: "format", Category: printing, Value: "table", Usage: "table, json, jsonl, csv or html"},
 		&cli.StringFlag{Name: "output", Category: printing, Usage: "write the result to `FILE`, which appears when it is whole"},
-		&cli.IntFlag{Name: "top", Category: printing, Value: 100, Usage: "show the `N` largest in table and json; jsonl and csv have all"},
+		&cli.IntFlag{Name: "top", Category: printing, Value: 100, Usage: "show the `N` largest in table, json and html; jsonl and csv have all"},
 		&cli.BoolFlag{Name: "quiet", Category: printing, Usage: "no progress on stderr"},
 	}
 }
@@ -244,7 +245,7 @@ type setup struct {
 
 // connection finds the target that the flags and the configuration name.
 func (p process) connection(c *cli.Context) (setup, error) {
-	s := setup{config: &config.Config{Pace: config.DefaultPace(), StateDir: config.DefaultStateDir}}
+	s := setup{config: &config.Config{Pace: config.DefaultPace(), HoldWhen: config.DefaultHoldWhen(), StateDir: config.DefaultStateDir}}
 	file, url, said := c.String("config"), c.String("url"), "--url"
 	if file != "" {
 		loaded, err := config.Load(file)

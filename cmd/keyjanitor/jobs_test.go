@@ -187,7 +187,7 @@ func TestFire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		p.fire(t.Context(), cfg, requestOf(c, cfg, cfg.Jobs[0], 0))
+		p.fire(t.Context(), cfg, &jobs.Control{}, requestOf(c, cfg, cfg.Jobs[0], 0))
 		m.FastForward(time.Second)
 	}
 	left(t, m, 0)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keyjanitor/keyjanitor/internal/audit"
 	"github.com/keyjanitor/keyjanitor/internal/config"
+	"github.com/keyjanitor/keyjanitor/internal/report"
 	"github.com/keyjanitor/keyjanitor/jobs"
 )
 
@@ -21,7 +22,7 @@ func (p process) scanCommand() *cli.Command {
 			"keyjanitor scan --url redis+cluster://10.0.0.5:7000 --min-bytes 10MiB --format json",
 			"keyjanitor scan --url redis://10.0.0.5:6379 --prefix 'session:' --no-ttl --format jsonl --output found.jsonl",
 		),
-		Flags: flags(connectionFlags(), selectionFlags(), paceFlags(false), outputFlags()),
+		Flags: flags(connectionFlags(), partFlags(), []cli.Flag{resumeFlag(), stateDirFlag(), scriptFlag()}, selectionFlags(), paceFlags(false), outputFlags(), []cli.Flag{metricsFlag()}),
 		Action: func(c *cli.Context) error {
 			return p.oneOff(c, jobs.Scan, nil)
 		},
@@ -39,9 +40,9 @@ func (p process) cleanCommand() *cli.Command {
 			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'queue:' --action trim --keep 10000 --keep-end tail --execute",
 			"keyjanitor clean --url redis://10.0.0.5:6379 --prefix 'cache:' --action expire --ttl 30d --jitter 20% --execute",
 		),
-		Flags: flags(connectionFlags(), selectionFlags(), []cli.Flag{
+		Flags: flags(connectionFlags(), partFlags(), []cli.Flag{resumeFlag(), scriptFlag()}, selectionFlags(), []cli.Flag{
 			&cli.BoolFlag{Name: "all-keys", Category: selecting, Usage: "consent to act on keys of any name"},
-		}, cleanFlags(), planFlags(), actionFlags(), paceFlags(true), outputFlags()),
+		}, cleanFlags(), planFlags(), actionFlags(), paceFlags(true), outputFlags(), []cli.Flag{metricsFlag()}),
 		Action: func(c *cli.Context) error {
 			return p.oneOff(c, jobs.Report, nil)
 		},
@@ -61,7 +62,7 @@ func (p process) deleteCommand() *cli.Command {
 			texts("key", selecting, "the key `NAME`; repeatable"),
 			&cli.StringFlag{Name: "keys-file", Category: selecting, Usage: "`FILE` of JSON lines as scan writes them; - for standard input"},
 			&cli.BoolFlag{Name: "null", Category: selecting, Usage: "the file holds plain names, each ended by a NUL byte"},
-		}, selectionFlags(), actionFlags(), paceFlags(true), outputFlags()),
+		}, selectionFlags(), actionFlags(), paceFlags(true), outputFlags(), []cli.Flag{metricsFlag()}),
 		Action: func(c *cli.Context) error {
 			if c.IsSet("key") && c.IsSet("keys-file") {
 				return usagef("--key and --keys-file both say which keys; write one of them")
@@ -107,6 +108,12 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 		q.Job.Limits = r.limits()
 		q.Job.Action = r.action(q.Job.Select)
 	}
+	q.Resume, q.Script = c.Bool("resume"), c.Bool("script")
+	if q.Script && q.Job.Select.MinBytes == 0 {
+		r.fail("script", errors.New("is for rules on bytes; add --min-bytes SIZE"))
+	}
+	q.Checkpoints = q.Resume || mode == jobs.Execute || mode == jobs.Scan && c.IsSet("state-dir")
+	q.Part, q.ReadReplica = r.part(p.getenv), r.readReplica()
 	pace := r.pace(s.config.Pace)
 	r.output()
 	r.fail("ok-on", okOnProblem(c.String("ok-on")))
@@ -146,35 +153,57 @@ func (p process) oneOff(c *cli.Context, mode jobs.Mode, keys keysOf) error {
 
 // oneRun carries out one request and writes its report.
 func (p process) oneRun(c *cli.Context, s setup, pace config.Pace, q jobs.Request) error {
-	out, err := p.output(c)
+	m, err := p.metrics(c)
 	if err != nil {
 		return err
+	}
+	summary, err := p.reported(c, s, pace, q)
+	var usage usageError
+	switch {
+	case summary != nil:
+	case errors.As(err, &usage): // that was no run
+		return p.decide(err, m.close())
+	default:
+		summary = jobs.NotStarted(q, err)
+	}
+	m.add(report.Measured{Summary: summary, Job: c.Command.Name, Exit: codeOf(err)})
+	return p.decide(err, m.close())
+}
+
+// reported carries out one request and writes its report, if it began.
+func (p process) reported(c *cli.Context, s setup, pace config.Pace, q jobs.Request) (*jobs.Summary, error) {
+	out, err := p.output(c)
+	if err != nil {
+		return nil, err
 	}
 	q.Stream = out.finding()
 	var plan *planWriter
 	if name := c.String("plan"); name != "" {
 		if plan, err = newPlan(name, &q); err != nil {
-			return errors.Join(err, out.close(false))
+			return nil, errors.Join(err, out.close(false))
 		}
 		q.Stream = both(q.Stream, plan.finding)
 	}
 	runner, done, err := p.runner(s.config, pace, q.Mode == jobs.Execute)
 	if err != nil {
-		return errors.Join(err, out.close(false))
+		return nil, errors.Join(err, out.close(false))
 	}
 	end := p.show(c, runner.Progress)
+	steered := p.steered(c, runner, q.Mode == jobs.Execute)
 	summary, err := runner.Run(c.Context, q)
+	steered()
 	end()
 	if plan != nil {
 		err = errors.Join(err, plan.close(err == nil || errors.Is(err, jobs.ErrLimit)))
 	}
-	return p.decide(p.forgive(err, c.String("ok-on")), out.one(summary), done())
+	return summary, p.decide(p.forgive(err, c.String("ok-on")), out.one(summary), done())
 }
 
 // runner makes a runner, with an audit if it is to execute; done closes it.
 func (p process) runner(cfg *config.Config, pace config.Pace, execute bool) (_ *jobs.Runner, done func() error, err error) {
 	r := &jobs.Runner{
-		Log: p.logger(), StateDir: cfg.StateDir, Protect: cfg.Protect, Pace: pace, Progress: &jobs.Progress{},
+		Log: p.logger(), StateDir: cfg.StateDir, Protect: cfg.Protect, Pace: pace,
+		HoldWhen: cfg.HoldWhen, StopWhen: cfg.StopWhen, Control: &jobs.Control{Pace: pace}, Progress: &jobs.Progress{},
 	}
 	if !execute {
 		return r, func() error { return nil }, nil

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/urfave/cli/v2"
 
 	"github.com/keyjanitor/keyjanitor/internal/audit"
+	"github.com/keyjanitor/keyjanitor/jobs"
 )
 
 // summary is what a report says, as a script of others reads it.
@@ -252,4 +254,43 @@ func TestStoppedAtAnIdlePipe(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("still waiting for the pipe")
 	}
+}
+
+// Whether they count from 0 or from 1, workers that share out the shards miss
+// none and meet at none.
+func TestParts(t *testing.T) {
+	for _, first := range []int{0, 1} {
+		seen := map[jobs.Part]bool{}
+		for i := range 3 {
+			seen[partOf(t, fmt.Sprintf("--shard=%d/3", first+i))] = true
+		}
+		if len(seen) != 3 || seen[jobs.Part{}] {
+			t.Errorf("from %d: %v", first, seen)
+		}
+	}
+	if p := partOf(t, "--shards=5"); p != (jobs.Part{Index: 4, Of: 5}) {
+		t.Errorf("%v", p)
+	}
+	for _, wrong := range []string{"--shard=4/3", "--shard=1", "--shard=a/b", "--shard=1/0", "--shards=4", "--shards=0"} {
+		if p := partOf(t, wrong); p != (jobs.Part{}) {
+			t.Errorf("%s: %v", wrong, p)
+		}
+	}
+}
+
+// partOf reads one flag, as worker 4 of an indexed job; the zero Part where
+// it is refused.
+func partOf(t *testing.T, flag string) (part jobs.Part) {
+	t.Helper()
+	app := &cli.App{Writer: io.Discard, Flags: partFlags(), Action: func(c *cli.Context) error {
+		r := &reader{c: c}
+		if p := r.part(func(string) string { return "4" }); r.err() == nil {
+			part = p
+		}
+		return nil
+	}}
+	if err := app.Run([]string{"x", flag}); err != nil {
+		t.Fatal(err)
+	}
+	return part
 }

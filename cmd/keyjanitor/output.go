@@ -26,6 +26,10 @@ type output struct {
 func (r *reader) output() {
 	_, err := report.Streams(r.c.String("format"))
 	r.fail("format", err)
+	r.top()
+}
+
+func (r *reader) top() {
 	if top := r.c.Int("top"); top < 0 {
 		r.fail("top", fmt.Errorf("%d is negative; write 0 or more", top))
 	}

@@ -26,9 +26,16 @@ func TestFormats(t *testing.T) {
 	if s := keyjanitor(t, "scan", "--url", url, "--format", "json", "--top", "1").exits(0).summary(); len(s.Findings) != 1 || s.Matched != 2 {
 		t.Errorf("top 1: %+v", s)
 	}
-	for _, format := range []string{"html", "xml", "JSON", ""} {
+	for _, format := range []string{"xml", "JSON", ""} {
 		keyjanitor(t, "scan", "--url", url, "--format", format).exits(2, "--format: ")
 		keyjanitor(t, "run", "--config", configFor(t, m.Addr(), ""), "--all", "--format", format).exits(2, "--format: ")
+	}
+	for _, a := range [][]string{{"scan", "--url", url}, {"clean", "--url", url, "--all-keys"}, {"delete", "--url", url, "--key", "a"},
+		{"run", "--config", configFor(t, m.Addr(), ""), "--all"}} {
+		page := keyjanitor(t, append(a, "--format", "html")...).exits(0).stdout
+		if !strings.HasPrefix(page, "<!DOCTYPE html>") || !strings.HasSuffix(page, "</html>\n") {
+			t.Errorf("%q: the page is %.200q", a, page)
+		}
 	}
 	keyjanitor(t, "scan", "--url", url, "--top", "-1").exits(2, "--top: ")
 }
@@ -37,7 +44,7 @@ func TestFormats(t *testing.T) {
 func TestOutputIsWhole(t *testing.T) {
 	m := server(t, "a", "b")
 	url := "redis://" + m.Addr()
-	for _, format := range []string{"table", "json", "jsonl", "csv"} {
+	for _, format := range []string{"table", "json", "jsonl", "csv", "html"} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "out")
 		r := keyjanitor(t, "scan", "--url", url, "--format", format, "--output", path).exits(0)
@@ -60,7 +67,7 @@ func TestOutputIsWhole(t *testing.T) {
 		{"delete", "--url", "redis://127.0.0.1:1", "--key", "a"},
 		{"run", "--config", conf, "--all"},
 	} {
-		for _, format := range []string{"json", "csv"} {
+		for _, format := range []string{"json", "csv", "html"} {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "out")
 			if r := keyjanitor(t, append(a, "--format", format, "--output", path)...); r.code == 0 {
@@ -146,7 +153,7 @@ func TestOutputElsewhere(t *testing.T) {
 // A result that can't be written is an error, also where a limit is forgiven.
 func TestOutputThatFails(t *testing.T) {
 	m := server(t, "a", "b")
-	for _, format := range []string{"table", "json", "jsonl", "csv"} {
+	for _, format := range []string{"table", "json", "jsonl", "csv", "html"} {
 		var told bytes.Buffer
 		code := run(t.Context(), args("keyjanitor", "clean", "--url", "redis://"+m.Addr(), "--all-keys", "--ok-on", "limit", "--max-keys", "1", "--format", format),
 			process{getenv: func(string) string { return "" }, stderr: &told, stdout: writerFunc(func([]byte) (int, error) { return 0, syscall.ENOSPC })})

@@ -62,6 +62,12 @@ func progressLine(g *jobs.Progress) string {
 	if n := g.Elements.Load(); n > 0 {
 		line += fmt.Sprintf(", %s elements removed", humanize.Comma(n))
 	}
+	if reason, shards := g.Held(); reason != "" {
+		line += ", held: " + reason
+		if shards > 1 {
+			line += fmt.Sprintf(" (and on %d other shards)", shards-1)
+		}
+	}
 	return line
 }
 
@@ -80,6 +86,9 @@ func barLine(g *jobs.Progress) string {
 	}
 	if n := g.Elements.Load(); n > 0 {
 		line += fmt.Sprintf(", -%s elements", short(n))
+	}
+	if reason, _ := g.Held(); reason != "" {
+		line += ", held: " + reason
 	}
 	return line
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func (p process) runCommand() *cli.Command {
 			&cli.BoolFlag{Name: "all", Category: selecting, Usage: "every job of the file"},
 			&cli.BoolFlag{Name: "report", Category: acting, Usage: "report only, whatever the jobs' mode is"},
 			lockWaitFlag(), stateDirFlag(), okOnFlag(),
-		}, outputFlags()),
+		}, partFlags(), outputFlags(), []cli.Flag{metricsFlag()}),
 		Action: p.runJobs,
 	}
 }
@@ -79,38 +80,49 @@ func (p process) runJobs(c *cli.Context) error {
 	}
 	r := &reader{c: c}
 	wait := r.duration("lock-wait")
+	part, fromReplica := r.part(p.getenv), r.readReplica()
 	r.output()
 	r.fail("ok-on", okOnProblem(c.String("ok-on")))
 	if err := r.err(); err != nil {
 		return err
 	}
-	out, err := p.output(c)
+	m, err := p.metrics(c)
 	if err != nil {
 		return err
+	}
+	out, err := p.output(c)
+	if err != nil {
+		return errors.Join(err, m.close())
 	}
 	var errs []error
 	summaries := []*jobs.Summary{}
 	whole := false // a file of an earlier run is not replaced by one that says nothing
-	for _, j := range chosen {
+	for i, j := range chosen {
 		if c.Context.Err() != nil {
-			errs = append(errs, context.Cause(c.Context))
+			err := context.Cause(c.Context)
+			for _, j := range chosen[i:] {
+				m.add(report.Measured{Summary: jobs.NotStarted(requestOf(c, cfg, j, 0), err), Job: j.Name, Exit: codeOf(err)})
+			}
+			errs = append(errs, err)
 			break
 		}
 		if c.Bool("report") {
 			j.Execute = false
 		}
 		q := requestOf(c, cfg, j, time.Duration(wait))
-		q.Stream = out.finding()
+		q.Stream, q.Part, q.ReadReplica = out.finding(), part, fromReplica
 		summary, err := p.runJob(c, cfg, q)
 		if err != nil {
 			err = fmt.Errorf("job %q: %w", j.Name, err)
 		}
-		errs = append(errs, p.forgive(err, c.String("ok-on")))
+		forgiven := p.forgive(err, c.String("ok-on"))
+		errs = append(errs, forgiven)
 		if summary == nil { // it did not begin, and is told like the others
 			summary = jobs.NotStarted(q, err)
 		} else {
 			whole = true
 		}
+		m.add(report.Measured{Summary: summary, Job: j.Name, Exit: codeOf(forgiven)})
 		if out.stream != nil {
 			errs = append(errs, out.stream.Close(summary))
 		}
@@ -121,7 +133,7 @@ func (p process) runJobs(c *cli.Context) error {
 			errs, whole = append(errs, err), false
 		}
 	}
-	return p.decide(append(errs, out.close(whole))...)
+	return p.decide(append(errs, out.close(whole), m.close())...)
 }
 
 // decide prints the errors that do not decide the exit code and returns the
@@ -164,7 +176,9 @@ func (p process) runJob(c *cli.Context, cfg *config.Config, q jobs.Request) (*jo
 		return nil, err
 	}
 	end := p.show(c, runner.Progress)
+	steered := p.steered(c, runner, q.Mode == jobs.Execute)
 	summary, err := runner.Run(c.Context, q)
+	steered()
 	end()
 	if closed := done(); err == nil {
 		err = closed
@@ -178,7 +192,7 @@ func requestOf(c *cli.Context, cfg *config.Config, j config.Job, wait time.Durat
 		Lock: true, LockWait: wait,
 	}
 	if j.Execute {
-		q.Mode = jobs.Execute
+		q.Mode, q.Checkpoints, q.Resume = jobs.Execute, true, true
 	}
 	return q
 }

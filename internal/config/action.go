@@ -34,6 +34,9 @@ type Delete struct {
 	// InPlace drains a key under its own name where nothing can be set aside.
 	// By flag only.
 	InPlace bool `json:"in_place,omitempty"`
+	// ForceKeep keeps keys also where the server may evict them from the
+	// trash. By flag only.
+	ForceKeep bool `json:"force_keep,omitempty"`
 	// AllowStall is how long freeing one large string may stall the server;
 	// 0: 30 ms. By flag only.
 	AllowStall Duration `json:"allow_stall,omitempty"`

@@ -12,8 +12,10 @@ type Config struct {
 	Targets  map[string]Target
 	Protect  []string // globs no selection may reach
 	Pace     Pace
-	StateDir string // where audit, trash journal and checkpoints live
-	Jobs     []Job  // in the order of the file
+	HoldWhen Signals // a run waits while one is over its line
+	StopWhen Signals // a run ends when one is over its line
+	StateDir string  // where audit, trash journal and checkpoints live
+	Jobs     []Job   // in the order of the file
 }
 
 // Mode says how a target's servers are found.

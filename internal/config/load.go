@@ -47,7 +47,7 @@ func parse(data []byte, getenv func(string) string) (*Config, []Problem) {
 		byPlace[masks[i].place] = &masks[i]
 	}
 	d := &decoder{getenv: getenv, places: map[string]place{}, spoiled: map[string]bool{}, partial: map[string]bool{}}
-	c := &Config{Pace: DefaultPace(), StateDir: DefaultStateDir}
+	c := &Config{Pace: DefaultPace(), HoldWhen: DefaultHoldWhen(), StateDir: DefaultStateDir}
 	if ok {
 		root, more := parseParts(lines, 0, byPlace)
 		problems = append(problems, more...)

@@ -44,6 +44,7 @@ func TestReferenceHoldsTheDefaults(t *testing.T) {
 			"msg-tls": {Name: "msg-tls", Addresses: []string{"redis.example.com:6380"}, Mode: ModeAuto, TLS: &TLS{}},
 		},
 		Pace:     DefaultPace(),
+		HoldWhen: DefaultHoldWhen(),
 		StateDir: DefaultStateDir,
 		Jobs: []Job{{
 			Name:   "old-messages",
@@ -73,11 +74,11 @@ func TestReferenceHasEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Parse("x", []byte(`{zzzzzz: 1, pace: {zzzzzz: 1}, targets: {a: {zzzzzz: 1, tls: {zzzzzz: 1}}},
+	_, err = Parse("x", []byte(`{zzzzzz: 1, pace: {zzzzzz: 1}, hold_when: {zzzzzz: 1}, targets: {a: {zzzzzz: 1, tls: {zzzzzz: 1}}},
 		jobs: [{zzzzzz: 1, select: {zzzzzz: 1}, action: {zzzzzz: 1, delete: {zzzzzz: 1}, trim: {zzzzzz: 1}, expire: {zzzzzz: 1}, defuse: {zzzzzz: 1}, prune_index: {zzzzzz: 1}}, limits: {zzzzzz: 1}}]}`), noenv)
 	lists := regexp.MustCompile(`the keys here are (.*)`).FindAllStringSubmatch(err.Error(), -1)
-	if len(lists) != 13 {
-		t.Fatalf("%d lists of keys, want 13:\n%v", len(lists), err)
+	if len(lists) != 14 {
+		t.Fatalf("%d lists of keys, want 14:\n%v", len(lists), err)
 	}
 	for _, list := range lists {
 		for key := range strings.SplitSeq(list[1], ", ") {
@@ -105,6 +106,8 @@ targets:
   sock: {addresses: [/run/redis.sock], mode: standalone, db: [0, 3], password: "a$Q${x-y}b"}
 protect: "session:*"
 pace: {target_latency: 500us, max_share: 12.5%, scan_share: "100%", commands_per_second: 10, elements_per_second: 20, bytes_per_second: 1MB, parallel: 1}
+hold_when: {replica_lag: 10s, snapshot: false, flag_file: /run/hold, only_between: "22:30-05:00"}
+stop_when: {memory: 99%, evictions: 100}
 state_dir: /var/lib/keyjanitor
 jobs:
   - name: all
@@ -120,7 +123,12 @@ jobs:
 	if err != nil {
 		t.Fatal(err)
 	}
+	hold := DefaultHoldWhen() // what is not written stays as it is
+	hold.ReplicaLag, hold.Snapshot, hold.FlagFile = Duration(10*time.Second), false, "/run/hold"
+	hold.OnlyBetween = []Window{{From: 22*time.Hour + 30*time.Minute, To: 5 * time.Hour}}
 	want := &Config{
+		HoldWhen: hold,
+		StopWhen: Signals{Memory: 99, Evictions: 100},
 		Targets: map[string]Target{
 			"prod": {
 				Name: "prod", Addresses: []string{"10.0.0.1:7000", "[::1]:7001"}, Mode: ModeCluster,

@@ -3,10 +3,12 @@ package config
 import "math"
 
 func (d *decoder) config(n *node, c *Config) {
-	d.mapping(n, "", "targets: {…} and jobs: […]", []string{"hold_when", "stop_when"},
+	d.mapping(n, "", "targets: {…} and jobs: […]", nil,
 		key{"targets", func(n *node, path string) { c.Targets = d.targets(n, path) }},
 		key{"protect", func(n *node, path string) { c.Protect = d.globs(n, path) }},
 		key{"pace", func(n *node, path string) { d.pace(n, path, &c.Pace) }},
+		key{"hold_when", func(n *node, path string) { d.signals(n, path, &c.HoldWhen) }},
+		key{"stop_when", func(n *node, path string) { d.signals(n, path, &c.StopWhen) }},
 		key{"state_dir", func(n *node, path string) { c.StateDir, _ = d.text(n, path) }},
 		key{"jobs", func(n *node, path string) {
 			const example = "jobs: [{name: NAME, target: NAME, select: {…}}], or [] for none"

@@ -129,3 +129,32 @@ func TestSecretShowsNothing(t *testing.T) {
 		t.Error("an empty secret must look empty, and Reveal must reveal")
 	}
 }
+
+func TestWindow(t *testing.T) {
+	at := func(clock string) time.Time {
+		v, err := time.Parse("15:04", clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, test := range []struct {
+		window, in, out string
+	}{
+		{"01:00-05:00", "01:00", "05:00"}, {"01:00-05:00", "04:59", "00:59"},
+		{"22:30-05:00", "23:59", "05:00"}, {"22:30-05:00", "00:00", "22:29"}, {"00:00-24:00", "23:59", ""},
+	} {
+		w, err := ParseWindow(test.window)
+		if err != nil || w.String() != test.window {
+			t.Errorf("%s: %s, %v", test.window, w, err)
+		}
+		if !w.Contains(at(test.in)) || test.out != "" && w.Contains(at(test.out)) {
+			t.Errorf("%s: %s is in, %s is not", test.window, test.in, test.out)
+		}
+	}
+	for _, text := range []string{"", "01:00", "1:00-5:00", "01:00-01:00", "25:00-26:00", "01:00-05:00-06:00"} {
+		if w, err := ParseWindow(text); err == nil {
+			t.Errorf("%q is %s", text, w)
+		}
+	}
+}

@@ -27,6 +27,8 @@ func (c *Config) Problems() []Problem {
 	}
 	ps = append(ps, emptyEntries("protect", c.Protect)...)
 	ps = append(ps, under("pace", c.Pace.Problems())...)
+	ps = append(ps, under("hold_when", c.HoldWhen.Problems())...)
+	ps = append(ps, under("stop_when", c.StopWhen.Problems())...)
 	if c.StateDir == "" {
 		ps = append(ps, Problem{Path: "state_dir", Message: "no directory; write one such as " + DefaultStateDir})
 	}

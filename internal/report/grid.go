@@ -12,6 +12,7 @@ import (
 type column struct {
 	title string
 	right bool // numbers
+	name  bool // names of keys and prefixes
 	cells []string
 	// optional columns give way where the last one, the key, would get too
 	// narrow beside them.

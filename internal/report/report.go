@@ -1,5 +1,5 @@
 // Package report renders what a run found and did: a table for a person at a
-// terminal, JSON, JSON lines and CSV for programs.
+// terminal, a page for one at a browser, JSON, JSON lines and CSV for programs.
 //
 // It promises that every name comes back as the same bytes. JSON and CSV
 // carry key_base64 where key alone could not do that; where it is present, it
@@ -10,7 +10,10 @@
 // from JSON; CSV is meant for files.
 //
 // A value that is not known is absent (JSON), an empty field (CSV) or a dash
-// (table), never 0.
+// (table, page), never 0.
+//
+// A page is one file: it refers to nothing outside itself, has no script, and
+// no text of others can become part of its markup.
 package report
 
 import (
@@ -28,41 +31,46 @@ const (
 	JSON  = "json"
 	JSONL = "jsonl"
 	CSV   = "csv"
+	HTML  = "html"
 )
 
 // Streams says whether a format takes findings one by one, through a Stream
-// (jsonl, csv), or one whole summary, through Write (table, json). Its error
-// says why a format cannot be had, before anything is run for it.
+// (jsonl, csv), or one whole summary, through Write (table, json, html). Its
+// error says why a format cannot be had, before anything is run for it.
 func Streams(format string) (bool, error) {
 	switch format {
-	case Table, JSON:
+	case Table, JSON, HTML:
 		return false, nil
 	case JSONL, CSV:
 		return true, nil
-	case "html":
-		return false, fmt.Errorf("format html is not supported by this version: use table, json, jsonl or csv")
 	}
-	return false, fmt.Errorf("format %q is not known: use table, json, jsonl or csv", format)
+	return false, fmt.Errorf("format %q is not known: use table, json, jsonl, csv or html", format)
 }
 
-// Write renders one run as a table or as one JSON object.
+// Write renders one run as a table, as one JSON object or as a page.
 func Write(w io.Writer, format string, s *jobs.Summary) error {
 	if err := whole(format); err != nil {
 		return err
 	}
-	if format == JSON {
+	switch format {
+	case JSON:
 		return writeJSON(w, withLists(*s), "  ")
+	case HTML:
+		return writePage(w, []*jobs.Summary{s})
 	}
 	return writeTables(w, []*jobs.Summary{s})
 }
 
-// WriteRuns renders several runs: tables one after another, or one JSON
-// object {"runs": […]}.
+// WriteRuns renders several runs: tables one after another, one JSON
+// object {"runs": […]}, or one page.
 func WriteRuns(w io.Writer, format string, runs []*jobs.Summary) error {
 	if err := whole(format); err != nil {
 		return err
 	}
-	if format == JSON {
+	switch format {
+	case HTML:
+		return writePage(w, runs)
+	case JSON:
 		out := struct {
 			Runs []jobs.Summary `json:"runs"`
 		}{Runs: make([]jobs.Summary, 0, len(runs))}

@@ -147,7 +147,7 @@ func TestGolden(t *testing.T) {
 		runs    []*jobs.Summary
 	}{
 		{"scan-0", []string{Table, JSON, JSONL, CSV}, []*jobs.Summary{scan(0)}},
-		{"scan-1", []string{Table}, []*jobs.Summary{scan(1)}},
+		{"scan-1", []string{Table, HTML}, []*jobs.Summary{scan(1)}},
 		{"scan-20", []string{Table, JSON, JSONL, CSV}, []*jobs.Summary{scan(20)}},
 		{"shards-41", []string{Table}, []*jobs.Summary{many}},
 		{"report", []string{Table}, []*jobs.Summary{cluster("report", 4)}},
@@ -339,11 +339,11 @@ func TestRefusals(t *testing.T) {
 		err  error
 		want string
 	}{
-		{Write(nil, "html", scan(0)), "is not supported by this version"},
 		{Write(nil, "xml", scan(0)), `format "xml" is not known`},
 		{Write(nil, JSONL, scan(0)), "one by one"},
 		{WriteRuns(nil, CSV, nil), "one by one"},
-		{streamError("html"), "is not supported by this version"},
+		{streamError(HTML), "whole summary"},
+		{Write(broken{}, HTML, scan(1)), "disk full"},
 		{streamError(JSON), "whole summary"},
 		{Write(broken{}, Table, scan(1)), "disk full"},
 		{Write(broken{}, JSON, scan(1)), "disk full"},

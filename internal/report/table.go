@@ -36,6 +36,7 @@ func table(w io.Writer, s *jobs.Summary) {
 	groups(w, "PREFIX", s.Prefixes, topPrefixes)
 	groups(w, "TTL", s.TTL, len(s.TTL))
 	groups(w, "SIZE OF A KEY", s.Sizes, len(s.Sizes))
+	groups(w, "NOT USED FOR", s.Idle, len(s.Idle))
 	if s.ActSummary != nil {
 		acts(w, s.ActSummary)
 	}
@@ -44,6 +45,24 @@ func table(w io.Writer, s *jobs.Summary) {
 
 // headline says what was run, on what, and whether to believe it is whole.
 func headline(s *jobs.Summary) string {
+	state := "complete"
+	if !s.Complete {
+		state = "NOT COMPLETE"
+	}
+	line := heading(s) + ": " + state
+	if !s.Started.IsZero() {
+		line += ", " + when(s)
+	}
+	if s.Mode == "report" {
+		line += "\n" + nothingChanged
+	}
+	return line
+}
+
+const nothingChanged = "Nothing was changed: this is what the run would do."
+
+// heading says what was run, on what.
+func heading(s *jobs.Summary) string {
 	what := map[string]string{"scan": "Scan", "report": "Report", "execute": "Run"}[s.Mode]
 	if what == "" {
 		what = s.Mode
@@ -51,19 +70,11 @@ func headline(s *jobs.Summary) string {
 	if s.Job != "" {
 		what += " of job " + s.Job
 	}
-	state := "complete"
-	if !s.Complete {
-		state = "NOT COMPLETE"
-	}
-	line := fmt.Sprintf("%s on %s: %s", printable(what), printable(s.Target), state)
-	if !s.Started.IsZero() {
-		line += fmt.Sprintf(", took %s, started %s", duration(s.Finished.Sub(s.Started)),
-			s.Started.Format("2006-01-02 15:04:05 MST"))
-	}
-	if s.Mode == "report" {
-		line += "\nNothing was changed: this is what the run would do."
-	}
-	return line
+	return fmt.Sprintf("%s on %s", printable(what), printable(s.Target))
+}
+
+func when(s *jobs.Summary) string {
+	return fmt.Sprintf("took %s, started %s", duration(s.Finished.Sub(s.Started)), s.Started.Format("2006-01-02 15:04:05 MST"))
 }
 
 func counts(s *jobs.Summary) string {
@@ -99,6 +110,14 @@ func shards(w io.Writer, all []jobs.ShardSummary) {
 		}
 		return
 	}
+	cols := shardColumns(all)
+	if slices.Equal(cols[0].cells, cols[1].cells) {
+		cols = cols[1:]
+	}
+	grid(w, cols, nil)
+}
+
+func shardColumns(all []jobs.ShardSummary) []column {
 	cols := make([]column, 6)
 	for i, title := range []string{"SHARD", "ADDRESS", "DB", "SERVER", "KEYS", "SCANNED"} {
 		cols[i] = column{title: title, right: i == 2 || i > 3}
@@ -115,10 +134,7 @@ func shards(w io.Writer, all []jobs.ShardSummary) {
 			cols[i].cells = append(cols[i].cells, cell)
 		}
 	}
-	if slices.Equal(cols[0].cells, cols[1].cells) {
-		cols = cols[1:]
-	}
-	grid(w, cols, nil)
+	return cols
 }
 
 func findings(w io.Writer, s *jobs.Summary) {
@@ -142,6 +158,39 @@ func findings(w io.Writer, s *jobs.Summary) {
 // findingGrid writes findings with the key as the last column: it is the only
 // one whose width nobody can foresee.
 func findingGrid(w io.Writer, s *jobs.Summary, fs []jobs.Finding) {
+	cols := findingColumns(s, fs)
+	room := lineWidth
+	for _, c := range cols {
+		room -= c.width() + len(gap)
+	}
+	cols = slices.DeleteFunc(cols, func(c column) bool {
+		drop := c.optional && room < keyWidth/2
+		if drop {
+			room += c.width() + len(gap)
+		}
+		return drop
+	})
+	room = min(keyWidth, max(keyNarrow, room))
+
+	grid(w, append(cols, keyColumn(fs, room)), func(row int) []string {
+		lines := wrap(fs[row].Reason, lineWidth-6)
+		for i := range lines {
+			lines[i] = "      " + lines[i]
+		}
+		return lines
+	})
+}
+
+func keyColumn(fs []jobs.Finding, width int) column {
+	c := column{title: "KEY", name: true}
+	for _, f := range fs {
+		c.cells = append(c.cells, quoted(f.Name, width))
+	}
+	return c
+}
+
+// findingColumns is what there is to say of findings, besides the key.
+func findingColumns(s *jobs.Summary, fs []jobs.Finding) []column {
 	var (
 		addrs    = map[string]string{}
 		distinct = map[string]bool{}
@@ -193,28 +242,7 @@ func findingGrid(w io.Writer, s *jobs.Summary, fs []jobs.Finding) {
 	add(act, false, false, "OUTCOME", outcome)
 	add(s.Mode == "execute", true, true, "BATCHES", func(f jobs.Finding) string { return humanize.Comma(f.Batches) })
 	add(s.Mode == "execute", true, true, "SLOWEST", func(f jobs.Finding) string { return known(f.SlowestMillis, slowest) })
-
-	room := lineWidth
-	for _, c := range cols {
-		room -= c.width() + len(gap)
-	}
-	cols = slices.DeleteFunc(cols, func(c column) bool {
-		drop := c.optional && room < keyWidth/2
-		if drop {
-			room += c.width() + len(gap)
-		}
-		return drop
-	})
-	room = min(keyWidth, max(keyNarrow, room))
-	add(true, false, false, "KEY", func(f jobs.Finding) string { return quoted(f.Name, room) })
-
-	grid(w, cols, func(row int) []string {
-		lines := wrap(fs[row].Reason, lineWidth-6)
-		for i := range lines {
-			lines[i] = "      " + lines[i]
-		}
-		return lines
-	})
+	return cols
 }
 
 // outcome says what became of a key, and how, where that does not say it.
@@ -239,15 +267,22 @@ func groups(w io.Writer, title string, gs []jobs.Group, limit int) {
 		return
 	}
 	fmt.Fprintln(w)
-	// Numbers first: a prefix may be of any width.
-	cols := []column{
-		{title: "KEYS", right: true}, {title: "SIZE", right: true}, {title: "NO TTL", right: true}, {title: title},
-	}
 	rows := gs[:min(limit, len(gs))]
+	grid(w, groupColumns(title, rows, keyWidth), nil)
+	if more := len(gs) - len(rows); more > 0 {
+		fmt.Fprintf(w, "… and %s more\n", humanize.Comma(int64(more)))
+	}
+}
+
+// groupColumns has the numbers first: a prefix may be of any width.
+func groupColumns(title string, rows []jobs.Group, width int) []column {
+	cols := []column{
+		{title: "KEYS", right: true}, {title: "SIZE", right: true}, {title: "NO TTL", right: true}, {title: title, name: title == "PREFIX"},
+	}
 	for _, g := range rows {
 		name := printable(g.Type + g.Band)
 		if name == "" {
-			name = quoted(g.Prefix, keyWidth)
+			name = quoted(g.Prefix, width)
 		}
 		bytes := "-" // no key takes 0 bytes
 		if g.Bytes > 0 {
@@ -260,29 +295,11 @@ func groups(w io.Writer, title string, gs []jobs.Group, limit int) {
 	if title != "TYPE" && title != "PREFIX" {
 		cols = slices.Delete(cols, 2, 3)
 	}
-	grid(w, cols, nil)
-	if more := len(gs) - len(rows); more > 0 {
-		fmt.Fprintf(w, "… and %s more\n", humanize.Comma(int64(more)))
-	}
+	return cols
 }
 
 func acts(w io.Writer, a *jobs.ActSummary) {
-	o := a.Outcomes
-	var parts []string
-	for _, p := range []struct {
-		n    int64
-		what string
-	}{
-		{o.WouldAct, "would be acted on"},
-		{o.Unlinked, "unlinked"}, {o.Deleted, "deleted"}, {o.Drained, "drained"}, {o.Trashed, "moved to the trash"},
-		{o.Trimmed, "trimmed"}, {o.Expired, "given a TTL"}, {o.Finished, "left by an earlier run and finished"},
-		{o.Restored, "restored"},
-		{o.Gone, "not there"}, {o.Changed, "not as the rule asks"}, {o.Protected, "protected"}, {o.Failed, "FAILED"},
-	} {
-		if p.n > 0 {
-			parts = append(parts, humanize.Comma(p.n)+" "+p.what)
-		}
-	}
+	parts := outcomeWords(&a.Outcomes)
 	if parts == nil {
 		parts = []string{"none"}
 	}
@@ -302,6 +319,26 @@ func acts(w io.Writer, a *jobs.ActSummary) {
 	}
 }
 
+// outcomeWords is what became of the keys, as far as it occurred.
+func outcomeWords(o *jobs.Outcomes) []string {
+	var parts []string
+	for _, p := range []struct {
+		n    int64
+		what string
+	}{
+		{o.WouldAct, "would be acted on"},
+		{o.Unlinked, "unlinked"}, {o.Deleted, "deleted"}, {o.Drained, "drained"}, {o.Trashed, "moved to the trash"},
+		{o.Trimmed, "trimmed"}, {o.Expired, "given a TTL"}, {o.Finished, "left by an earlier run and finished"},
+		{o.Restored, "restored"},
+		{o.Gone, "not there"}, {o.Changed, "not as the rule asks"}, {o.Protected, "protected"}, {o.Failed, "FAILED"},
+	} {
+		if p.n > 0 {
+			parts = append(parts, humanize.Comma(p.n)+" "+p.what)
+		}
+	}
+	return parts
+}
+
 // remarks come last, where a person's eyes rest when the run is over.
 func remarks(w io.Writer, s *jobs.Summary) {
 	if len(s.Notes) > 0 {
@@ -310,22 +347,26 @@ func remarks(w io.Writer, s *jobs.Summary) {
 	for _, n := range s.Notes {
 		item(w, "Note", n)
 	}
-	first := true
-	fail := func(what string) {
-		if first {
+	for i, e := range failures(s) {
+		if i == 0 {
 			fmt.Fprintln(w)
 		}
-		first = false
-		item(w, "Error", what)
+		item(w, "Error", e)
 	}
+}
+
+// failures are the errors of a run, those of its shards first.
+func failures(s *jobs.Summary) []string {
+	var all []string
 	for _, sh := range s.Shards {
 		if sh.Error != "" {
-			fail("shard " + sh.ID + ": " + sh.Error)
+			all = append(all, "shard "+sh.ID+": "+sh.Error)
 		}
 	}
 	if s.Error != "" {
-		fail(s.Error)
+		all = append(all, s.Error)
 	}
+	return all
 }
 
 // item writes "name: text", wrapped, later lines indented.

@@ -58,6 +58,14 @@ func escaped(s string, plain bool) []string {
 	return units
 }
 
+// cut takes the middle out of printable text that is wider than width.
+func cut(s string, width int) string {
+	if uniseg.StringWidth(s) <= width {
+		return s
+	}
+	return cutMiddle(escaped(s, true), width)
+}
+
 // cutMiddle keeps as many units of both ends as fit into width beside an
 // ellipsis.
 func cutMiddle(units []string, width int) string {

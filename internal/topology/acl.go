@@ -7,11 +7,16 @@ import (
 
 // The purposes an ACL rule is made for.
 const (
-	PurposeScan   = "scan"
-	PurposeDelete = "delete"
-	PurposeTrim   = "trim"
-	PurposeExpire = "expire"
+	PurposeScan       = "scan"
+	PurposeDelete     = "delete"
+	PurposeTrim       = "trim"
+	PurposeExpire     = "expire"
+	PurposeDefuse     = "defuse"
+	PurposePruneIndex = "prune_index"
 )
+
+// Purposes are all of them, in the order in which they are shown.
+var Purposes = []string{PurposeScan, PurposeDelete, PurposeTrim, PurposeExpire, PurposeDefuse, PurposePruneIndex}
 
 // grant is one command a user must be allowed. A subcommand is written
 // "memory|usage"; Redis 6 takes that form for any command.
@@ -24,7 +29,7 @@ type grant struct {
 // included. HELLO and AUTH need no grant.
 var scanGrants = []grant{
 	{command: "ping"}, {command: "info"}, {command: "select"}, {command: "dbsize"},
-	{command: "cluster|slots"}, {command: "cluster|myid"},
+	{command: "cluster|slots"}, {command: "cluster|nodes"}, {command: "cluster|myid"},
 	{command: "command|info"}, {command: "command|docs", since: [3]int{7, 0, 0}},
 	{command: "client|no-touch", since: [3]int{7, 2, 0}},
 	{command: "scan"}, {command: "type"}, {command: "pttl"},
@@ -39,34 +44,34 @@ var deleteGrants = []grant{
 	{command: "watch"}, {command: "unwatch"}, {command: "multi"}, {command: "exec"}, {command: "discard"},
 	{command: "evalsha"}, {command: "renamenx"}, {command: "persist"}, {command: "pexpire"},
 	{command: "exists"}, {command: "time"}, {command: "get"}, {command: "set"},
-	{command: "ltrim"}, {command: "zremrangebyscore"}, {command: "zremrangebyrank"}, {command: "zrange"}, {command: "zcount"},
+	{command: "ltrim"}, {command: "zremrangebyscore"}, {command: "zremrangebyrank"}, {command: "zrange"},
 	{command: "hscan"}, {command: "hkeys"}, {command: "hdel"}, {command: "sscan"}, {command: "srem"},
 	{command: "xtrim"}, {command: "xinfo|groups"}, {command: "xpending"}, {command: "xack"}, {command: "xgroup|create"},
 }
 
-// trimGrants and expireGrants come on top of those for removing.
-var (
-	trimGrants   = []grant{{command: "xrange"}}
-	expireGrants = []grant{{command: "pexpireat"}, {command: "config|get"}}
-)
+// actionGrants come on top of those for removing keys.
+var actionGrants = map[string][]grant{
+	PurposeDelete:     nil,
+	PurposeTrim:       {{command: "xrange"}, {command: "zcount"}},
+	PurposeExpire:     {{command: "pexpireat"}, {command: "config|get"}},
+	PurposeDefuse:     nil,
+	PurposePruneIndex: {{command: "hget"}, {command: "hset"}, {command: "zscore"}, {command: "zrem"}, {command: "zrangebyscore"}},
+}
 
 // ACLRule returns the rule, in the words of ACL SETUSER, under which nothing
 // we send for the purpose is refused, written for this server's version. It
 // is empty for a purpose that is not known and before Redis 6, which has no
 // users, or where the version is unknown.
 func (s *Shard) ACLRule(purpose string) string {
-	var grants []grant
-	switch purpose {
-	case PurposeScan:
-		grants = scanGrants
-	case PurposeDelete:
-		grants = slices.Concat(scanGrants, deleteGrants)
-	case PurposeTrim:
-		grants = slices.Concat(scanGrants, deleteGrants, trimGrants)
-	case PurposeExpire:
-		grants = slices.Concat(scanGrants, deleteGrants, expireGrants)
+	grants := scanGrants
+	if purpose != PurposeScan {
+		more, known := actionGrants[purpose]
+		if !known {
+			return ""
+		}
+		grants = slices.Concat(scanGrants, deleteGrants, more)
 	}
-	if len(grants) == 0 || !s.Server.AtLeast(6, 0, 0) {
+	if !s.Server.AtLeast(6, 0, 0) {
 		return ""
 	}
 	rule := []string{"~*"}

@@ -123,7 +123,7 @@ func isSocket(addr string) bool { return strings.Contains(addr, "/") }
 // because reply shapes are then the same on every version. No identity, no
 // client name and no maintenance notifications: each is a command that a
 // least-privilege user or an old server refuses. No second pool for
-// pipelines: a shard's two connections are all it needs.
+// pipelines: a shard's few connections are all it needs.
 func (d *dialer) options(addr string, db int) *redis.Options {
 	return &redis.Options{
 		Network:                  "tcp", // dial decides

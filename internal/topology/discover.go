@@ -143,11 +143,7 @@ func openCluster(ctx context.Context, o Options, seed *link) (*Topology, error) 
 // openNode makes the shard of a cluster node, with Err where it cannot be
 // reached or is not what the slot map says.
 func openNode(ctx context.Context, o Options, seed *link, n clusterNode) *Shard {
-	id := n.id
-	if id == "" {
-		id = n.addrs[0]
-	}
-	id += "/0"
+	id := n.shardID()
 	var errs []error
 	for _, addr := range n.addrs {
 		s, err := openAt(ctx, o, seed, n, addr, id)

@@ -25,6 +25,7 @@ type link struct {
 	server  Server
 	mode    string        // as HELLO says it, where INFO is refused
 	master  string        // of a replica, as it dials it; "" unknown
+	linked  bool          // a replica in step with it
 	sizes   map[int]int64 // keys per database by INFO keyspace; nil unknown
 	can     Can
 	why     map[string]string
@@ -110,6 +111,7 @@ func (l *link) learn(ctx context.Context) error {
 	if fields["redis_mode"] == "sentinel" || fields["server_mode"] == "sentinel" {
 		l.mode = "sentinel"
 	}
+	l.linked = fields["master_link_status"] == "up"
 	if host := fields["master_host"]; host != "" {
 		l.master = net.JoinHostPort(host, fields["master_port"])
 	}

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -116,3 +117,62 @@ func (s *Shard) LazyExpire(ctx context.Context) bool {
 	got, err := s.client.ConfigGet(ctx, name).Result()
 	return err == nil && got[name] == "yes"
 }
+
+// OpenReplica opens a replica of the shard to be read from: the first, as the
+// primary names them, that can be reached and is in step. It has its own
+// abilities and identity, and the shard's ID and slots; close it with
+// CloseClient.
+//
+// Sends: INFO replication to the primary; READONLY in a cluster and what Open
+// sends to a node that is only read to the replica.
+func (s *Shard) OpenReplica(ctx context.Context) (*Shard, error) {
+	text, err := s.client.Info(ctx, "replication").Result()
+	if err != nil {
+		return nil, fmt.Errorf("ask for the replicas: %w", err)
+	}
+	addrs := replicaAddrs(parseInfo(text))
+	if len(addrs) == 0 {
+		return nil, fmt.Errorf("%s has no replica to read from", s.Addr)
+	}
+	var errs []error
+	for _, addr := range addrs {
+		r, err := s.openReplica(ctx, addr)
+		if err == nil {
+			return r, nil
+		}
+		errs = append(errs, fmt.Errorf("replica %s: %w", addr, err))
+	}
+	return nil, oneLine(errs)
+}
+
+func (s *Shard) openReplica(ctx context.Context, addr string) (*Shard, error) {
+	l, err := reach(ctx, s.dialer, addr)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	switch {
+	case l.server.Role != RoleSlave:
+		return nil, fmt.Errorf("%w: it is no replica", ErrRole)
+	case !l.linked:
+		return nil, fmt.Errorf("it is not in step with its primary: master_link_status is not up")
+	}
+	if s.Server.Cluster {
+		if _, refusal, err := l.ask(ctx, "READONLY"); err != nil || refusal != nil {
+			return nil, errors.Join(err, refusal)
+		}
+		if err := l.learnNodeID(ctx); err != nil {
+			return nil, err
+		}
+	}
+	l.server.Cluster = s.Server.Cluster
+	if err := l.probe(ctx, false, s.Slots); err != nil {
+		return nil, err
+	}
+	r := l.shard(s.ID, s.DB, s.Keys)
+	r.Slots, r.readOnly = s.Slots, s.Server.Cluster
+	return r, nil
+}
+
+// CloseClient ends the connections of a shard that OpenReplica opened.
+func (s *Shard) CloseClient() { _ = s.client.Close() } // nothing was written that could be lost

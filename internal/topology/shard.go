@@ -31,13 +31,15 @@ type Shard struct {
 	// Err says why there is no talking to this shard. Client is nil then.
 	Err error
 
-	client *redis.Client
-	dialer *dialer
-	want   identity
+	client   *redis.Client
+	dialer   *dialer
+	want     identity
+	readOnly bool // a cluster's replica, which otherwise answers with MOVED
 }
 
-// poolSize bounds a shard's connections: the worker's and the sampler's.
-const poolSize = 2
+// poolSize bounds a shard's connections: the scan's, the act's, one for what
+// the worker asks meanwhile, and the sampler's.
+const poolSize = 4
 
 // Owns reports whether keys of that slot belong here. Outside a cluster every
 // key does.
@@ -93,7 +95,7 @@ func (s *Shard) Verify(ctx context.Context) error {
 //
 // Sends, on each new connection: HELLO 2, AUTH where HELLO is unknown, SELECT
 // for a database other than 0, then what Verify sends and, where the server
-// has it, CLIENT NO-TOUCH ON (7.2).
+// has it, CLIENT NO-TOUCH ON (7.2). READONLY to a cluster's replica.
 func (s *Shard) connect(d *dialer) {
 	s.dialer = d
 	o := d.options(s.Addr, s.DB)
@@ -101,6 +103,9 @@ func (s *Shard) connect(d *dialer) {
 		if err := s.want.check(ctx, c, s.want.noTouch); err != nil {
 			// The library strips one layer of what comes from here.
 			return fmt.Errorf("connect: %w", fmt.Errorf("%s: %w", s.Addr, err))
+		}
+		if s.readOnly {
+			return c.Do(ctx, "READONLY").Err()
 		}
 		return nil
 	}

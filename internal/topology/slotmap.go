@@ -18,6 +18,14 @@ type clusterNode struct {
 	slots   []SlotRange
 }
 
+// shardID is the ID of the node's shard.
+func (n clusterNode) shardID() string {
+	if n.id == "" {
+		return n.addrs[0] + "/0"
+	}
+	return n.id + "/0"
+}
+
 // parseSlotMap reads a CLUSTER SLOTS reply: who owns which slots, each master
 // once. The client library's own parser fails on a NULL host and turns an
 // empty one into localhost, hence this one.

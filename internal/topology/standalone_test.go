@@ -239,7 +239,8 @@ func TestACLRuleCausesNoRefusal(t *testing.T) {
 	eachServer(t, func(t *testing.T, binary string) {
 		p := start(t, binary)
 		p.needs(6, 0)
-		for purpose, writes := range map[string]bool{PurposeScan: false, PurposeDelete: true} {
+		for _, purpose := range Purposes {
+			writes := purpose != PurposeScan
 			rule := mustOpen(t, p.target(), Options{}).Shards()[0].ACLRule(purpose)
 			t.Log(purpose, rule)
 			p.do("ACL SETUSER jan reset on >secret " + rule)

@@ -1,0 +1,222 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// restart ends the process and starts it again with the data that it has.
+func (s *server) restart(t *testing.T) {
+	t.Helper()
+	s.do(t, 0, "SAVE")
+	s.stop()
+	s.done = make(chan struct{})
+	s.cmd = exec.Command(s.bin.path, filepath.Join(s.dir, "server.conf"))
+	dieWithTests(s.cmd)
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = s.cmd.Wait(); close(s.done) }()
+	eventually(t, startLimit, s.addr+" is there again", s.answers)
+}
+
+// moveSlots moves the first n slots of one master, with their keys, to
+// another.
+func (d *deployment) moveSlots(t *testing.T, from, to *server, n int) {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(to.addr)
+	source, target := myID(t, from), myID(t, to)
+	first := slices.Index(d.masters, from) * slots / len(d.masters)
+	for slot := first; slot < first+n; slot++ {
+		to.do(t, 0, "CLUSTER", "SETSLOT", slot, "IMPORTING", source)
+		from.do(t, 0, "CLUSTER", "SETSLOT", slot, "MIGRATING", target)
+		for {
+			keys := from.do(t, 0, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any)
+			if len(keys) == 0 {
+				break
+			}
+			from.do(t, 0, append([]any{"MIGRATE", host, port, "", 0, 5000, "KEYS"}, keys...)...)
+		}
+		for _, m := range []*server{to, from} {
+			m.do(t, 0, "CLUSTER", "SETSLOT", slot, "NODE", target)
+		}
+	}
+}
+
+// TestScanIsMended: what becomes of the deployment in the middle of a scan, a
+// key that was there throughout is counted once, and no exit 0 lacks one.
+func TestScanIsMended(t *testing.T) {
+	t.Parallel()
+	eachServerThat(t, func(b serverBinary) bool { return b.since(3, 2) }, "has no MIGRATE with KEYS", func(t *testing.T, b serverBinary) {
+		const keys = 12_000
+		scan := func(t *testing.T, d *deployment, meanwhile func()) {
+			t.Helper()
+			flags := args("scan", "--url", d.url(), "--prefix", "small:", "--commands-per-second", "15000", "--format", "json")
+			o := newOperator(t)
+			r := o.start(t, flags...)
+			time.Sleep(500 * time.Millisecond) // somewhere in the middle: the scan takes some seconds
+			if r.ended() {
+				t.Fatal("the scan was over before anything happened")
+			}
+			meanwhile()
+			s := r.wait().exit(0).summary()
+			s.complete(true)
+			if s.KeysScanned != keys || s.KeysMatched != keys {
+				s.from.error("%d keys scanned, %d matched, there are %d", s.KeysScanned, s.KeysMatched, keys)
+			}
+			if !strings.Contains(strings.Join(s.Notes, "\n"), "was scanned again") {
+				s.from.error("no note that a shard was scanned again: %q", s.Notes)
+			}
+		}
+		fill := func(t *testing.T, d *deployment) {
+			t.Helper()
+			loaders := map[*server]*loader{}
+			for i := range keys {
+				key := fmt.Sprintf("small:%d", i)
+				m := d.owner(key)
+				if loaders[m] == nil {
+					loaders[m] = newLoader(t, m.addr, 0)
+				}
+				loaders[m].cmd("SET", key, "x")
+			}
+			for _, l := range loaders {
+				l.close()
+			}
+		}
+		t.Run("restart", func(t *testing.T) {
+			d := standalone(t, b)
+			fill(t, d)
+			scan(t, d, func() { d.masters[0].restart(t) })
+		})
+		t.Run("cluster", func(t *testing.T) {
+			d := startCluster(t, b)
+			fill(t, d)
+			for i, r := range d.replicas {
+				eventually(t, time.Minute, "replica in step", func() bool {
+					return r.doInt(t, 0, "DBSIZE") == d.masters[i].doInt(t, 0, "DBSIZE")
+				})
+			}
+			t.Run("slots", func(t *testing.T) {
+				scan(t, d, func() { d.moveSlots(t, d.masters[0], d.masters[1], 100) })
+			})
+			t.Run("restart", func(t *testing.T) {
+				scan(t, d, func() { d.masters[2].restart(t) })
+			})
+			t.Run("failover", func(t *testing.T) {
+				scan(t, d, func() {
+					d.replicas[0].do(t, 0, "CLUSTER", "FAILOVER")
+					eventually(t, time.Minute, "the replica took over", func() bool {
+						return d.replicas[0].info(t, "replication")["role"] == "master"
+					})
+				})
+			})
+		})
+	})
+}
+
+// TestResume: a scan that was killed goes on where it was, and tells the same
+// in the end as one that was not.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, b serverBinary) {
+		d := standalone(t, b)
+		seed(t, d, 8000)
+		o := newOperator(t)
+		flags := args("scan", "--url", d.url(), "--format", "json", "--state-dir", "state")
+		whole := o.run(t, flags...).exit(0).summary()
+		slow := append(flags, "--commands-per-second", "4000")
+		first := o.start(t, slow...)
+		eventually(t, 30*time.Second, "the place in the scan is on disk", func() bool {
+			places, _ := filepath.Glob(filepath.Join(o.dir, "state", "checkpoints", "*"))
+			return len(places) > 0 || first.ended()
+		})
+		first.signal(syscall.SIGKILL)
+		if r := first.wait(); r.code == 0 {
+			r.fatal("the scan was over before it could be killed")
+		}
+		s := o.run(t, append(flags, "--resume")...).exit(0).summary()
+		s.complete(true)
+		if !strings.Contains(strings.Join(s.Notes, "\n"), "went on from where a run was") {
+			s.from.error("it began anew: %q", s.Notes)
+		}
+		if s.KeysScanned != whole.KeysScanned || s.KeysMatched != whole.KeysMatched || s.Bytes != whole.Bytes {
+			s.from.error("%d scanned, %d matched, %d bytes, want %d, %d, %d",
+				s.KeysScanned, s.KeysMatched, s.Bytes, whole.KeysScanned, whole.KeysMatched, whole.Bytes)
+		}
+		names := func(s summary) (out []string) {
+			for _, f := range s.Findings {
+				out = append(out, fmt.Sprint(f.DB, *f.Key))
+			}
+			slices.Sort(out)
+			return out
+		}
+		if !slices.Equal(names(s), names(whole)) {
+			s.from.error("the findings differ from those of a scan that was not killed")
+		}
+		if places, _ := filepath.Glob(filepath.Join(o.dir, "state", "checkpoints", "*")); len(places) > 0 {
+			t.Errorf("places are left: %v", places)
+		}
+	})
+}
+
+// TestParts: workers that share out the shards miss none, and their reports
+// join to that of one worker.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	eachServerThat(t, serverBinary.hasCluster, "has no cluster", func(t *testing.T, b serverBinary) {
+		d := startCluster(t, b)
+		seed(t, d, 1500)
+		o := newOperator(t)
+		whole := o.run(t, "scan", "--url", d.url(), "--format", "json").exit(0).summary()
+		var parts []string
+		for i := range 2 {
+			part := fmt.Sprintf("part%d.json", i)
+			o.run(t, "scan", "--url", d.url(), "--format", "json", "--output", part, "--shard", fmt.Sprintf("%d/2", i+1)).exit(0)
+			parts = append(parts, part)
+		}
+		s := o.run(t, args("report", "merge", "--format", "json", parts)...).exit(0).summary()
+		if len(s.Shards) != 3 || s.KeysScanned != whole.KeysScanned || s.Bytes != whole.Bytes {
+			s.from.error("%d shards, %d keys, %d bytes, want 3, %d, %d", len(s.Shards), s.KeysScanned, s.Bytes, whole.KeysScanned, whole.Bytes)
+		}
+		o.run(t, args("report", "merge", parts, parts[0])...).exit(2)
+
+		// Replicas are scanned, and what is found is removed at the primaries.
+		w := observe(t, d)
+		before := d.size(t)
+		s = o.run(t, "clean", "--url", d.url(), "--prefix", "small:", "--read-from", "replica", "--execute", "--format", "json").exit(0).summary()
+		if n := w.calls(t, "scan"); n > 2*3 {
+			t.Errorf("the primaries were scanned: %d calls", n)
+		}
+		if gone := before - d.size(t); gone != s.removed() || gone == 0 {
+			s.from.error("%d keys are gone, %d were reported", gone, s.removed())
+		}
+	})
+}
+
+// TestScanByScript finds what a scan without one finds.
+func TestScanByScript(t *testing.T) {
+	t.Parallel()
+	eachServerThat(t, serverBinary.hasMemoryUsage, "has no MEMORY USAGE", func(t *testing.T, b serverBinary) {
+		d := standalone(t, b)
+		seed(t, d, 1500)
+		for _, name := range hostileNames() {
+			d.masters[0].do(t, 1, "SET", name, strings.Repeat("x", 3000))
+		}
+		o := newOperator(t)
+		flags := args("scan", "--url", d.url(), "--min-bytes", "2000B", "--top", "100000", "--format", "json")
+		plain := o.run(t, flags...).exit(0).summary()
+		s := o.run(t, append(flags, "--script")...).exit(0).summary()
+		if s.KeysScanned != plain.KeysScanned || s.KeysMatched != plain.KeysMatched || s.Bytes != plain.Bytes || plain.KeysMatched == 0 {
+			s.from.error("%d scanned, %d matched, %d bytes, want %d, %d, %d",
+				s.KeysScanned, s.KeysMatched, s.Bytes, plain.KeysScanned, plain.KeysMatched, plain.Bytes)
+		}
+		o.run(t, "scan", "--url", d.url(), "--script").exit(2)
+	})
+}

@@ -1,0 +1,170 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/keyjanitor/keyjanitor/internal/config"
+	"github.com/keyjanitor/keyjanitor/internal/topology"
+	"github.com/keyjanitor/keyjanitor/throttle"
+)
+
+// sampleEvery is how often a server's health is looked at.
+const sampleEvery = time.Second
+
+// Signals that are not the server's.
+const (
+	signalFlagFile = "flag_file"
+	signalWindow   = "only_between"
+	signalPaused   = "paused"
+)
+
+// linesOf are the lines that a configuration draws. What writes nothing
+// disturbs no replica and no snapshot: those lines are for runs that act.
+func linesOf(s config.Signals, acts bool) []throttle.Line {
+	var lines []throttle.Line
+	number := func(signal string, limit float64, text string) {
+		if limit > 0 {
+			lines = append(lines, throttle.Line{Signal: signal, Limit: limit, Text: text})
+		}
+	}
+	flag := func(signal string, on bool) {
+		if on {
+			lines = append(lines, throttle.Line{Signal: signal})
+		}
+	}
+	size := func(s config.Size) string { return humanize.IBytes(uint64(max(0, s))) }
+	if acts {
+		number(topology.SignalReplicaLag, time.Duration(s.ReplicaLag).Seconds(), s.ReplicaLag.String())
+		number(topology.SignalReplicaLagBytes, float64(s.ReplicaLagBytes), size(s.ReplicaLagBytes))
+		number(topology.SignalReplicaBuffers, float64(s.ReplicaBuffers), size(s.ReplicaBuffers))
+		number(topology.SignalAOFGrowth, float64(s.AOFGrowth), size(s.AOFGrowth))
+		number(topology.SignalLazyfree, float64(s.LazyfreePending), humanize.Comma(s.LazyfreePending))
+		number(topology.SignalEvictions, float64(s.Evictions), humanize.Comma(s.Evictions))
+		number(topology.SignalMemory, float64(s.Memory), s.Memory.String())
+		flag(topology.SignalReplicaLost, s.ReplicaLost)
+		flag(topology.SignalSnapshot, s.Snapshot)
+	}
+	number(topology.SignalPing, time.Duration(s.Ping).Seconds(), s.Ping.String())
+	number(topology.SignalOps, float64(s.OpsPerSecond), humanize.Comma(s.OpsPerSecond))
+	number(topology.SignalCPU, float64(s.CPU), s.CPU.String())
+	flag(topology.SignalLoading, s.Loading)
+	flag(topology.SignalClusterDown, s.ClusterDown)
+	flag(signalFlagFile, s.FlagFile != "")
+	flag(signalWindow, len(s.OnlyBetween) > 0)
+	return lines
+}
+
+// health makes the judge of the shard's server, takes the first sample, and
+// goes on sampling until the worker is closed.
+func (k *worker) watchHealth(ctx context.Context) error {
+	acts := k.Mode == Execute
+	hold := append(linesOf(k.HoldWhen, acts), throttle.Line{Signal: signalPaused})
+	k.health = throttle.NewHealth(hold, linesOf(k.StopWhen, acts))
+	sampler := topology.NewSampler(k.shard)
+	if err := k.sample(ctx, sampler); err != nil {
+		return err
+	}
+	ctx, k.unwatch = context.WithCancel(ctx)
+	go func() {
+		tick := time.NewTicker(sampleEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			// That there is no talking to the server is for the worker to find
+			// out: it would else be held here for good.
+			if err := k.sample(ctx, sampler); err != nil {
+				k.health.Take(nil, time.Now())
+			}
+		}
+	}()
+	return nil
+}
+
+// sample judges the vitals of now, and tells what begins and ends to hold. It
+// also takes over what was set by hand: a drain may go on for hours.
+func (k *worker) sample(ctx context.Context, sampler *topology.Sampler) error {
+	k.repace()
+	read, err := sampler.Sample(ctx)
+	if err != nil {
+		return err
+	}
+	vitals := throttle.Vitals{}
+	for signal, v := range read {
+		vitals[signal] = throttle.Reading{Value: v.Value, Words: v.Words}
+	}
+	for signal, v := range k.ownVitals(time.Now()) {
+		vitals[signal] = v
+	}
+	begun, ended := k.health.Take(vitals, time.Now())
+	for _, reason := range begun {
+		k.Log.Warn("held", "job", k.Job.Name, "shard", k.shard.ID, "reason", reason)
+	}
+	for _, reason := range ended {
+		k.Log.Info("no longer held", "job", k.Job.Name, "shard", k.shard.ID, "reason", reason)
+	}
+	k.Progress.hold(k.shard.ID, k.health.Reasons())
+	if reason := k.health.Critical(); reason != "" {
+		k.allow.end("stop_when: "+reason, true)
+		k.cancel(ErrLimit)
+	}
+	return nil
+}
+
+// ownVitals are the signals that people give.
+func (k *worker) ownVitals(now time.Time) throttle.Vitals {
+	v := throttle.Vitals{signalPaused: {}, signalFlagFile: {}, signalWindow: {}}
+	for _, s := range []config.Signals{k.HoldWhen, k.StopWhen} {
+		if s.FlagFile == "" {
+			continue
+		}
+		// One that can't be looked for is taken to be there.
+		if _, err := os.Stat(s.FlagFile); !errors.Is(err, os.ErrNotExist) {
+			v[signalFlagFile] = throttle.Reading{Value: 1, Words: "the flag file " + s.FlagFile + " is there"}
+		}
+	}
+	windows := slices.Concat(k.HoldWhen.OnlyBetween, k.StopWhen.OnlyBetween)
+	if zone, err := k.Job.Location(); err == nil && len(windows) > 0 {
+		in := slices.ContainsFunc(windows, func(w config.Window) bool { return w.Contains(now.In(zone)) })
+		if !in {
+			var texts []string
+			for _, w := range windows {
+				texts = append(texts, w.String())
+			}
+			v[signalWindow] = throttle.Reading{Value: 1, Words: fmt.Sprintf("it is %s, not between %s %s",
+				now.In(zone).Format("15:04"), strings.Join(texts, " or "), zone)}
+		}
+	}
+	if why := k.Control.Paused(); why != "" {
+		v[signalPaused] = throttle.Reading{Value: 1, Words: why}
+	}
+	return v
+}
+
+// holdsInto adds to a run's summary what the shard waited for, and what could
+// not be known.
+func (k *worker) holdsInto(s *Summary) {
+	if k.health == nil {
+		return
+	}
+	if s.ActSummary != nil {
+		for _, h := range k.health.Holds() {
+			s.Holds = append(s.Holds, Hold{Reason: h.Reason, Seconds: h.Took.Round(time.Millisecond).Seconds()})
+		}
+	}
+	if unknown := k.health.Unknown(); len(unknown) > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("shard %s: the server does not show %s, which hold nothing here",
+			k.shard.ID, strings.Join(unknown, ", ")))
+	}
+}
