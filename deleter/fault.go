@@ -67,5 +67,8 @@ func reason(err error) string {
 	case moving(err), redis.HasErrorPrefix(err, "MOVED "):
 		return "slot moving: " + err.Error()
 	}
+	if text := err.Error(); strings.Contains(text, "NOPERM") || strings.Contains(text, "can't run this command") {
+		return text + "; keyjanitor check prints the rule that the user needs"
+	}
 	return err.Error()
 }

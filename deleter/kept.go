@@ -133,7 +133,7 @@ func (d *Deleter) Restore(ctx context.Context, name, as string, swap bool) (Resu
 	case d.o.Protected(as) && (swap || as != t.Original):
 		return fail("the name %q is protected", as)
 	case d.restored[as]:
-		return fail("another key was just given back under this name; restore this one with --as")
+		return fail("another key was just given back under this name; trash list shows the nonce of each, and --nonce picks one")
 	}
 	if err := d.gate.Wait(ctx, 1, 0, 0); err != nil {
 		return Result{}, err

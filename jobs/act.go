@@ -266,6 +266,7 @@ func (k *worker) finding(key *scanner.Key) Finding {
 // judge adds to a finding what became of it.
 func (k *worker) judge(f *Finding, r *deleter.Result) {
 	f.Outcome, f.Method, f.Batches, f.Reason = string(r.Outcome), string(r.Method), r.Batches, r.Reason
+	f.Removed = r.Elements
 	if !r.Due.IsZero() {
 		due := r.Due.UTC()
 		f.State, f.Due = "kept", &due

@@ -26,9 +26,6 @@ type checkpoint struct {
 	Cursor                   uint64
 	Scanned, Acted, Trash    int64
 	Orphans, Unmeasured      int64
-	Outcomes                 Outcomes
-	Undrained                int64
-	Elements, Released       int64
 	Matched, Bytes, Expiring int64
 	Folded                   bool
 	Largest, Longest         []Finding
@@ -82,7 +79,19 @@ func (k *worker) resume() {
 	}
 	k.from, k.cursor, k.behind = c.Cursor, c.Cursor, c.Scanned
 	k.scanned, k.acted, k.trash, k.orphans, k.unmeasured = c.Scanned, c.Acted, c.Trash, c.Orphans, c.Unmeasured
-	k.outcomes, k.undrained, k.elements, k.released = c.Outcomes, c.Undrained, c.Elements, c.Released
+	k.allow.resumed(c.Acted)
+	k.Progress.KeysScanned.Add(c.Scanned)
+	note := fmt.Sprintf("shard %s went on from where a run was at %s: %d keys had been scanned", k.shard.ID,
+		c.Saved.UTC().Format(time.DateTime), c.Scanned)
+	if k.Mode == Execute { // what that run did is its to tell
+		note += fmt.Sprintf(", and %d acted on, which are not told here again but count against the limits", c.Acted)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.summary.Notes = append(k.summary.Notes, note)
+	if k.Mode == Execute {
+		return
+	}
 	t := k.tally
 	t.matched, t.bytes, t.expiring, t.folded = c.Matched, c.Bytes, c.Expiring, c.Folded
 	for _, f := range c.Largest {
@@ -94,12 +103,6 @@ func (k *worker) resume() {
 	for into, from := range map[*groups]groups{&t.types: c.Types, &t.prefixes: c.Prefixes, &t.ttl: c.TTL, &t.sizes: c.Sizes, &t.idle: c.Idle} {
 		into.merge(from)
 	}
-	k.allow.resumed(c.Acted)
-	k.Progress.KeysScanned.Add(c.Scanned)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.summary.Notes = append(k.summary.Notes, fmt.Sprintf("shard %s went on from where a run was at %s: %d keys had been scanned",
-		k.shard.ID, c.Saved.UTC().Format(time.DateTime), c.Scanned))
 }
 
 // reached notes that everything before a cursor was seen, and acted on, and
@@ -121,7 +124,6 @@ func (k *worker) save() {
 	c := checkpoint{
 		Saved: k.saved, RunID: k.reader.Server.RunID, Cursor: k.cursor,
 		Scanned: k.behind, Acted: k.acted, Trash: k.trash, Orphans: k.orphans, Unmeasured: k.unmeasured,
-		Outcomes: k.outcomes, Undrained: k.undrained, Elements: k.elements, Released: k.released,
 		Matched: t.matched, Bytes: t.bytes, Expiring: t.expiring, Folded: t.folded,
 		Largest: t.largest.items, Longest: t.longest.items,
 		Types: t.types, Prefixes: t.prefixes, TTL: t.ttl, Sizes: t.sizes, Idle: t.idle,

@@ -23,6 +23,7 @@ type Merger struct {
 	stops    []string
 	notes    map[string][]string // the parts that have a note
 	order    []string            // of the notes
+	shares   []string            // of the deployment, that workers had
 }
 
 // NewMerger makes a Merger whose lists have at most top findings.
@@ -77,6 +78,9 @@ func (m *Merger) add(part string, s *Summary) {
 		m.s.Finished = s.Finished
 	}
 	m.s.Complete = m.s.Complete && s.Complete
+	if s.Part != "" {
+		m.shares = append(m.shares, s.Part)
+	}
 	m.s.Shards = append(m.s.Shards, s.Shards...)
 	m.s.KeysScanned += s.KeysScanned
 	m.t.matched += s.KeysMatched
@@ -122,6 +126,29 @@ func (m *Merger) add(part string, s *Summary) {
 	}
 }
 
+// missingParts says which shares of a deployment are not among those that
+// workers had; "" if none is missing.
+func missingParts(shares []string) string {
+	of := 0
+	have := map[int]bool{}
+	for _, share := range shares {
+		var i, n int
+		if _, err := fmt.Sscanf(share, "%d-of-%d", &i, &n); err == nil {
+			have[i], of = true, max(of, n)
+		}
+	}
+	var missing []string
+	for i := 1; i <= of; i++ {
+		if !have[i] {
+			missing = append(missing, Part{i - 1, of}.String())
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	return "missing: part " + strings.Join(missing, ", ")
+}
+
 func (m *Merger) note(part, text string) {
 	if m.notes[text] == nil {
 		m.order = append(m.order, text)
@@ -136,6 +163,10 @@ func (m *Merger) Summary() *Summary {
 		return nil
 	}
 	s.Target = strings.Join(m.targets, ", ")
+	if missing := missingParts(m.shares); missing != "" {
+		s.Complete = false
+		s.Notes = append(s.Notes, missing)
+	}
 	if s.ActSummary != nil {
 		s.StoppedBy = strings.Join(m.stops, ", ")
 	}
@@ -182,10 +213,7 @@ func inOrder(fs []Finding, r rank) bool {
 // join adds rows of a report.
 func (g groups) join(rows []Group) {
 	for _, from := range rows {
-		row := g.row(from.Type + from.Prefix + from.Band)
-		row.Keys += from.Keys
-		row.Bytes += from.Bytes
-		row.NoTTL += from.NoTTL
+		g.row(from.Type + from.Prefix + from.Band).join(&from)
 	}
 }
 

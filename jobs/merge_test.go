@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func TestMergeIsTheWhole(t *testing.T) {
 			t.Errorf("most elements %q\nwant %q", names(got.TopElements), names(one.longest.sorted()))
 		}
 		for i, pair := range [][2][]Group{{got.Types, want.Types}, {got.Prefixes, want.Prefixes}, {got.TTL, want.TTL}, {got.Sizes, want.Sizes}, {got.Idle, want.Idle}} {
-			if !slices.Equal(pair[0], pair[1]) {
+			if !reflect.DeepEqual(pair[0], pair[1]) {
 				t.Errorf("table %d is %+v\nwant %+v", i, pair[0], pair[1])
 			}
 		}

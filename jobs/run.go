@@ -175,6 +175,9 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 		})
 		defer timer.Stop()
 	}
+	if t := q.Job.Action.Trim; t != nil && len(q.Job.Select.Types) == 0 {
+		w.summary.Notes = append(w.summary.Notes, fmt.Sprintf("a trim like this concerns keys of type %s; others were passed over", t.Type(nil)))
+	}
 	if note != "" {
 		w.summary.Notes = append(w.summary.Notes, note)
 	}
@@ -218,6 +221,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 	}
 	mine := q.Part.share(top.Shards())
 	if q.Part.Of > 0 {
+		w.summary.Part = q.Part.String()
 		w.summary.Notes = append(w.summary.Notes, fmt.Sprintf("this is part %s: %d of the %d shards", q.Part, len(mine), len(top.Shards())))
 	}
 	return w.shards(ctx, mine)

@@ -12,7 +12,8 @@ import (
 type Summary struct {
 	Job          string         `json:"job,omitempty"`
 	Target       string         `json:"target"`
-	Mode         string         `json:"mode"` // scan, report or execute
+	Mode         string         `json:"mode"`           // scan, report or execute
+	Part         string         `json:"part,omitempty"` // of the shards, such as 1-of-3
 	Started      time.Time      `json:"started"`
 	Finished     time.Time      `json:"finished"`
 	Complete     bool           `json:"complete"` // every shard was scanned to its end
@@ -81,6 +82,7 @@ type Finding struct {
 	Outcome       string   `json:"outcome,omitempty"`
 	Method        string   `json:"method,omitempty"`
 	Batches       int64    `json:"batches,omitempty"`
+	Removed       int64    `json:"elements_removed,omitempty"`
 	TookMillis    *float64 `json:"took_ms,omitempty"`
 	SlowestMillis *float64 `json:"slowest_ms,omitempty"`
 	Reason        string   `json:"reason,omitempty"` // why it failed, changed or was refused
@@ -109,7 +111,7 @@ type Group struct {
 	Band   string `json:"band,omitempty"`
 	Keys   int64  `json:"keys"`
 	Bytes  int64  `json:"bytes"`
-	NoTTL  int64  `json:"no_ttl"`
+	NoTTL  *int64 `json:"no_ttl,omitempty"` // nil where the TTL of one of them is not known
 }
 
 // Outcomes counts the keys of a run by what became of them.

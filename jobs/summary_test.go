@@ -55,7 +55,8 @@ func TestSummaryJSON(t *testing.T) {
 
 	has(t, keysOf(t, ShardSummary{Role: "master", Server: "redis 7.0.15", KeysTotal: new(int64), Error: "x"}),
 		"id", "addr", "db", "role", "server", "keys_total", "keys_scanned", "keys_matched", "bytes_matched", "error")
-	has(t, keysOf(t, Group{Prefix: "a:"}), "prefix", "keys", "bytes", "no_ttl")
+	has(t, keysOf(t, Group{Prefix: "a:", NoTTL: new(int64)}), "prefix", "keys", "bytes", "no_ttl")
+	has(t, keysOf(t, Group{Prefix: "a:"}), "prefix", "keys", "bytes")
 	has(t, keysOf(t, Hold{}), "reason", "seconds")
 }
 

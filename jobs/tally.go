@@ -106,7 +106,7 @@ type groups map[string]*Group
 func (g groups) row(name string) *Group {
 	row := g[name]
 	if row == nil {
-		row = &Group{}
+		row = &Group{NoTTL: new(int64)}
 		g[name] = row
 	}
 	return row
@@ -117,17 +117,29 @@ func (g groups) add(name string, f *Finding) { g.row(name).add(f) }
 func (row *Group) add(f *Finding) {
 	row.Keys++
 	row.Bytes += max(0, known(f.Bytes))
-	if f.TTLMillis != nil && *f.TTLMillis < 0 {
-		row.NoTTL++
+	switch {
+	case f.TTLMillis == nil:
+		row.NoTTL = nil
+	case *f.TTLMillis < 0 && row.NoTTL != nil:
+		*row.NoTTL++
+	}
+}
+
+// join adds what another row counted.
+func (row *Group) join(from *Group) {
+	row.Keys += from.Keys
+	row.Bytes += from.Bytes
+	switch {
+	case from.NoTTL == nil:
+		row.NoTTL = nil
+	case row.NoTTL != nil:
+		*row.NoTTL += *from.NoTTL
 	}
 }
 
 func (g groups) merge(other groups) {
 	for name, from := range other {
-		row := g.row(name)
-		row.Keys += from.Keys
-		row.Bytes += from.Bytes
-		row.NoTTL += from.NoTTL
+		g.row(name).join(from)
 	}
 }
 
@@ -233,16 +245,14 @@ func (t *tally) into(s *Summary) {
 // fold leaves the first rows, fewer than maxGroups, and makes one of all
 // others, which comes last.
 func fold(rows []Group) []Group {
-	rest := Group{Prefix: otherPrefixes}
+	rest := Group{Prefix: otherPrefixes, NoTTL: new(int64)}
 	kept := make([]Group, 0, maxGroups)
 	for _, g := range rows {
 		if g.Prefix != otherPrefixes && len(kept) < maxGroups-1 {
 			kept = append(kept, g)
 			continue
 		}
-		rest.Keys += g.Keys
-		rest.Bytes += g.Bytes
-		rest.NoTTL += g.NoTTL
+		rest.join(&g)
 	}
 	return append(kept, rest)
 }

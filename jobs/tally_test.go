@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -115,7 +116,7 @@ func TestTallyMerge(t *testing.T) {
 		}
 	}
 	for i, pair := range [][2][]Group{{got.Types, want.Types}, {got.Prefixes, want.Prefixes}, {got.TTL, want.TTL}, {got.Sizes, want.Sizes}} {
-		if !slices.Equal(pair[0], pair[1]) {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Errorf("table %d merged is %+v, want %+v", i, pair[0], pair[1])
 		}
 	}
@@ -234,7 +235,7 @@ func TestTallyOfUnknown(t *testing.T) {
 	if len(s.Types)+len(s.TTL)+len(s.Sizes) != 0 || len(tl.longest.items) != 0 {
 		t.Errorf("a key of which nothing is known is in %+v", s)
 	}
-	if s.KeysMatched != 1 || s.BytesMatched != 0 || len(s.Prefixes) != 1 || s.Prefixes[0].NoTTL != 0 {
+	if s.KeysMatched != 1 || s.BytesMatched != 0 || len(s.Prefixes) != 1 || s.Prefixes[0].NoTTL != nil && *s.Prefixes[0].NoTTL != 0 {
 		t.Errorf("matched %d of %d bytes, prefixes %+v", s.KeysMatched, s.BytesMatched, s.Prefixes)
 	}
 }

@@ -26,9 +26,11 @@ type Trash struct {
 	Verb TrashVerb
 	Keys []string // original names; empty: any
 	Job  string   // that set them aside; "": any
-	Due  bool     // only those whose time to be kept is over
-	As   *string  // restore under this name; nil: the original
-	Swap bool     // set aside what has the name
+	// Nonce tells keys of one name apart; "": any.
+	Nonce string
+	Due   bool    // only those whose time to be kept is over
+	As    *string // restore under this name; nil: the original
+	Swap  bool    // set aside what has the name
 }
 
 // wants reports whether a key of the trash is meant.
@@ -37,7 +39,7 @@ func (t *Trash) wants(key *deleter.Trash, now time.Time) bool {
 	for _, name := range t.Keys {
 		named = named || name == key.Original
 	}
-	return named && (t.Job == "" || t.Job == key.Job) && (!t.Due || key.Due <= now.UnixMilli())
+	return named && (t.Job == "" || t.Job == key.Job) && (t.Nonce == "" || t.Nonce == key.Nonce) && (!t.Due || key.Due <= now.UnixMilli())
 }
 
 // sort does to those names of a page that are meant what the run is for.

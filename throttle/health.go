@@ -184,6 +184,9 @@ func (h *Health) Unknown() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []string
+	if h.last.IsZero() {
+		return nil // nobody has looked yet
+	}
 	for _, line := range slices.Concat(h.hold, h.stop) {
 		if !h.seen[line.Signal] && !slices.Contains(out, line.Signal) {
 			out = append(out, line.Signal)

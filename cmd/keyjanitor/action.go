@@ -87,11 +87,16 @@ func (r *reader) strangers(action string) {
 			mine = a.flags
 		}
 	}
+	owners := map[string][]string{}
 	for _, a := range actions {
 		for _, flag := range a.flags {
-			if r.c.IsSet(flag) && !slices.Contains(mine, flag) {
-				r.errs = append(r.errs, config.Problem{Path: "--" + flag, Message: "belongs to --action " + a.name + "; delete it, or write that action"})
-			}
+			owners[flag] = append(owners[flag], a.name)
+		}
+	}
+	for _, flag := range slices.Sorted(maps.Keys(owners)) {
+		if r.c.IsSet(flag) && !slices.Contains(mine, flag) {
+			r.errs = append(r.errs, config.Problem{Path: "--" + flag,
+				Message: "belongs to --action " + strings.Join(owners[flag], " or ") + "; delete it, or write that action"})
 		}
 	}
 }

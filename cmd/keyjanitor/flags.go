@@ -166,7 +166,9 @@ func (r *reader) check(problems []config.Problem, names map[string]string) {
 				p.Message = strings.ReplaceAll(p.Message, field, "--"+flag)
 			}
 		}
-		p.Message = strings.ReplaceAll(p.Message, "all_keys", "--all-keys")
+		for _, word := range []string{"all_keys", "keep_end", "older_than", "keep_for", "force_unacknowledged"} {
+			p.Message = strings.ReplaceAll(p.Message, word, "--"+strings.ReplaceAll(word, "_", "-"))
+		}
 		r.errs = append(r.errs, p)
 	}
 }

@@ -166,11 +166,13 @@ func readPlan(name string) (_ planHead, keys iter.Seq2[jobs.Named, error], _ io.
 
 // apply makes the request that a plan is.
 func (p process) apply(c *cli.Context, q *jobs.Request) (io.Closer, error) {
-	for _, group := range [][]cli.Flag{selectionFlags(), cleanFlags(), {&cli.BoolFlag{Name: "all-keys"}}} {
-		for _, flag := range group {
-			if name := flag.Names()[0]; c.IsSet(name) {
-				return nil, usagef("--%s: the plan says which keys and what to do; delete it", name)
-			}
+	said := []string{"all-keys", "db", "method", "keep-for", "force-keep", "resume", "script", "read-from", "shard", "shards"}
+	for _, flag := range append(selectionFlags(), cleanFlags()...) {
+		said = append(said, flag.Names()[0])
+	}
+	for _, name := range said {
+		if c.IsSet(name) {
+			return nil, usagef("--%s: the plan says which keys and what to do; delete it", name)
 		}
 	}
 	head, keys, file, err := readPlan(c.String("apply"))

@@ -10,6 +10,7 @@ func (p process) trashCommand() *cli.Command {
 	which := []cli.Flag{
 		texts("key", selecting, "keys whose original name is `NAME`; repeatable"),
 		&cli.StringFlag{Name: "job", Category: selecting, Usage: "keys that the job `NAME` set aside; - for those of clean and delete"},
+		&cli.StringFlag{Name: "nonce", Category: selecting, Usage: "of several keys of one name the one with the nonce `TEXT`, as trash list shows it"},
 		&cli.BoolFlag{Name: "due", Category: selecting, Usage: "keys whose time to be kept is over"},
 		&cli.BoolFlag{Name: "all", Category: selecting, Usage: "every key of the trash"},
 	}
@@ -56,14 +57,14 @@ func (p process) trashCommand() *cli.Command {
 
 func (p process) trash(c *cli.Context, verb jobs.TrashVerb) error {
 	t := &jobs.Trash{
-		Verb: verb, Keys: c.StringSlice("key"), Job: c.String("job"), Due: c.Bool("due"), Swap: c.Bool("swap"),
+		Verb: verb, Keys: c.StringSlice("key"), Job: c.String("job"), Nonce: c.String("nonce"), Due: c.Bool("due"), Swap: c.Bool("swap"),
 	}
-	chosen := len(t.Keys) > 0 || t.Job != "" || t.Due
+	chosen := len(t.Keys) > 0 || t.Job != "" || t.Nonce != "" || t.Due
 	switch {
 	case c.Bool("all") && chosen:
-		return usagef("--all is every key; leave it, or --key, --job and --due, out")
+		return usagef("--all is every key; leave it, or --key, --job, --nonce and --due, out")
 	case !c.Bool("all") && !chosen:
-		return usagef("which keys of the trash? write --key NAME, --job NAME, --due or --all")
+		return usagef("which keys of the trash? write --key NAME, --job NAME, --nonce TEXT, --due or --all")
 	}
 	if c.IsSet("as") {
 		as := c.String("as")

@@ -224,7 +224,7 @@ func unitProblem(path, unit string, optional bool) []Problem {
 func (e *Expire) problems() []Problem {
 	var ps []Problem
 	if e.TTL <= 0 {
-		ps = append(ps, Problem{Path: "ttl", Message: "missing; write how long keys are to live, such as 30d"})
+		ps = append(ps, Problem{Path: "ttl", Message: "missing, or no time; write how long keys are to live, such as 30d"})
 	}
 	if e.Jitter < 0 || e.Jitter > 100 {
 		ps = append(ps, Problem{Path: "jitter", Message: e.Jitter.String() + " is out of range; write up to 100%"})
@@ -235,7 +235,10 @@ func (e *Expire) problems() []Problem {
 func (d *Defuse) problems(s Select) []Problem {
 	var ps []Problem
 	if s.TTLUnder == 0 {
-		ps = append(ps, Problem{Message: "needs a rule on how soon keys expire, which is how long the run waits for them; write select: {ttl_under: 1h}"})
+		ps = append(ps, Problem{Message: "needs a rule on how soon keys expire, which is how long the run waits for them; write ttl_under: 1h among its conditions"})
+	}
+	if s.TTLUnder > 0 && d.Lead >= s.TTLUnder {
+		ps = append(ps, Problem{Path: "lead", Message: fmt.Sprintf("%s is not less than ttl_under, %s; write a shorter one", d.Lead, s.TTLUnder)})
 	}
 	if d.Lead <= 0 {
 		ps = append(ps, Problem{Path: "lead", Message: fmt.Sprintf("%s is no time before the expiry; write one such as 2s", d.Lead)})

@@ -25,8 +25,8 @@ func aDayLater() (before, after *jobs.Summary) {
 	after.Findings[3].Shard = "10.0.0.9:6379/0"  // moved
 	after.Findings[4].Name = "new\x1b:1"
 	after.TopElements = []jobs.Finding{after.Findings[0], {Name: "many", Shard: "s", Elements: ptr(int64(5))}}
-	after.Prefixes = []jobs.Group{{Prefix: "mi:*", Keys: 300_010, Bytes: 310 << 20, NoTTL: 12}, {Prefix: "new\x1b:", Keys: 2, Bytes: 1 << 20}}
-	after.Types = []jobs.Group{{Type: "hash", Keys: 300_000, Bytes: 300 << 20, NoTTL: 12}, {Type: "list", Keys: 1}}
+	after.Prefixes = []jobs.Group{{Prefix: "mi:*", Keys: 300_010, Bytes: 310 << 20, NoTTL: ptr(int64(12))}, {Prefix: "new\x1b:", Keys: 2, Bytes: 1 << 20}}
+	after.Types = []jobs.Group{{Type: "hash", Keys: 300_000, Bytes: 300 << 20, NoTTL: ptr(int64(12))}, {Type: "list", Keys: 1}}
 	after.KeysMatched, after.BytesMatched = 9, 500<<20
 	return before, after
 }

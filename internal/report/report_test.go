@@ -81,8 +81,8 @@ func scan(n int) *jobs.Summary {
 		s.BytesMatched += *f.Bytes
 	}
 	if n > 0 {
-		s.Types = []jobs.Group{{Type: "hash", Keys: 300_000, Bytes: 300 << 20, NoTTL: 12}, {Type: "string", Keys: 4}}
-		s.Prefixes = []jobs.Group{{Prefix: "mi:*", Keys: 300_004, Bytes: 300 << 20, NoTTL: 12}}
+		s.Types = []jobs.Group{{Type: "hash", Keys: 300_000, Bytes: 300 << 20, NoTTL: ptr(int64(12))}, {Type: "string", Keys: 4}}
+		s.Prefixes = []jobs.Group{{Prefix: "mi:*", Keys: 300_004, Bytes: 300 << 20, NoTTL: ptr(int64(12))}}
 		s.TTL = []jobs.Group{{Band: "none", Keys: 12, Bytes: 4 << 20}, {Band: "under 1h", Keys: 300_000, Bytes: 296 << 20}}
 		s.Sizes = []jobs.Group{{Band: "1 KiB to 64 KiB", Keys: 300_000, Bytes: 290 << 20}, {Band: "over 64 MiB", Keys: 2, Bytes: 10 << 20}}
 	}

@@ -198,6 +198,7 @@ func findingColumns(s *jobs.Summary, fs []jobs.Finding) []column {
 		slots    bool
 		dbs      bool
 		trash    bool
+		removed  bool
 	)
 	for _, sh := range s.Shards {
 		addrs[sh.ID] = sh.Addr
@@ -207,6 +208,8 @@ func findingColumns(s *jobs.Summary, fs []jobs.Finding) []column {
 		slots = slots || f.Slot != nil
 		dbs = dbs || f.DB != 0
 		trash = trash || f.State != ""
+		// Of what is removed whole the elements say it.
+		removed = removed || f.Removed > 0 && (f.Outcome == "trimmed" || f.Outcome == "failed")
 	}
 	node := func(f jobs.Finding) string {
 		if addr := addrs[f.Shard]; addr != "" {
@@ -239,7 +242,9 @@ func findingColumns(s *jobs.Summary, fs []jobs.Finding) []column {
 		}
 		return "until " + f.Due.UTC().Format("2006-01-02 15:04")
 	})
+	add(trash, false, true, "NONCE", func(f jobs.Finding) string { return text(f.Nonce) })
 	add(act, false, false, "OUTCOME", outcome)
+	add(removed, true, true, "REMOVED", func(f jobs.Finding) string { return humanize.Comma(f.Removed) })
 	add(s.Mode == "execute", true, true, "BATCHES", func(f jobs.Finding) string { return humanize.Comma(f.Batches) })
 	add(s.Mode == "execute", true, true, "SLOWEST", func(f jobs.Finding) string { return known(f.SlowestMillis, slowest) })
 	return cols
@@ -288,7 +293,11 @@ func groupColumns(title string, rows []jobs.Group, width int) []column {
 		if g.Bytes > 0 {
 			bytes = size(g.Bytes)
 		}
-		for i, cell := range []string{humanize.Comma(g.Keys), bytes, humanize.Comma(g.NoTTL), name} {
+		noTTL := "-"
+		if g.NoTTL != nil {
+			noTTL = humanize.Comma(*g.NoTTL)
+		}
+		for i, cell := range []string{humanize.Comma(g.Keys), bytes, noTTL, name} {
 			cols[i].cells = append(cols[i].cells, cell)
 		}
 	}
