@@ -90,7 +90,7 @@ func (d *Deleter) inPlaceOne(ctx context.Context, o Order) (Result, error) {
 			r.Outcome = Drained
 			return r, nil
 		}
-		o.Evidence.MinElements, o.Evidence.MinBytes, o.Evidence.IdleOver = 0, 0, 0
+		o.Evidence.MinElements, o.Evidence.MinBytes = 0, 0
 		o.most = max(1, step.Left)
 	}
 }

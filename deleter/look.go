@@ -22,8 +22,8 @@ type sight struct {
 // and MEMORY USAGE or STRLEN where the evidence is about them; O(1) each.
 func (s *Redis) look(ctx context.Context, pipe redis.Pipeliner, orders []Order) func() []sight {
 	type asked struct {
-		typ                    *redis.StatusCmd
-		idle, length, ttl, mem *redis.IntCmd
+		typ                          *redis.StatusCmd
+		idle, freq, length, ttl, mem *redis.IntCmd
 	}
 	cmds := make([]asked, len(orders))
 	for i := range orders {
@@ -31,13 +31,17 @@ func (s *Redis) look(ctx context.Context, pipe redis.Pipeliner, orders []Order) 
 		if o.Evidence.IdleOver > 0 {
 			c.idle = idleCmd(ctx, pipe, o.Key)
 		}
+		if o.Evidence.FreqUnder > 0 {
+			c.freq = redis.NewIntCmd(ctx, "object", "freq", o.Key)
+			_ = pipe.Process(ctx, c.freq)
+		}
 		c.typ = redis.NewStatusCmd(ctx, "type", o.Key)
 		if o.Evidence.IdleOver > 0 && s.can.TypeTouches {
 			c.typ.SetVal("unknown")
 			continue
 		}
 		_ = pipe.Process(ctx, c.typ)
-		if length := lengths[o.Type]; length != "" && (o.Evidence.IdleOver == 0 || s.can.NoTouch) {
+		if length := lengths[o.Type]; length != "" && (!o.Evidence.onUse() || s.can.NoTouch) {
 			c.length = intCmd(ctx, pipe, length, o.Key)
 		}
 		if o.Evidence.onTTL() {
@@ -61,7 +65,8 @@ func (s *Redis) look(ctx context.Context, pipe redis.Pipeliner, orders []Order) 
 			ttl, err2 := number(c.ttl)
 			mem, err3 := number(c.mem)
 			idle, err4 := number(c.idle)
-			out[i] = sight{facts{Type: typ, Elements: length, TTL: ttl, Bytes: mem, Idle: idle}, cmp.Or(err, err1, err2, err3, err4)}
+			freq, err5 := number(c.freq)
+			out[i] = sight{facts{Type: typ, Elements: length, TTL: ttl, Bytes: mem, Idle: idle, Freq: freq}, cmp.Or(err, err1, err2, err3, err4, err5)}
 		}
 		return out
 	}

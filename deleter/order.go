@@ -64,12 +64,16 @@ type Evidence struct {
 	TTLOver     time.Duration
 	Lasting     time.Duration // lives longer, or forever
 	IdleOver    time.Duration // not read or written to for so long, in whole seconds
+	FreqUnder   int64         // used less, by the LFU counter
 	Types       string        // one of them, with commas between, where the order does not say the type
 }
 
 func (e *Evidence) onTTL() bool {
 	return e.NoTTL || e.TTLUnder > 0 || e.TTLOver > 0 || e.Lasting > 0
 }
+
+// onUse reports whether a read or write can end the evidence.
+func (e *Evidence) onUse() bool { return e.IdleOver > 0 || e.FreqUnder > 0 }
 
 // idleSeconds is a threshold as servers count idle time, rounded up.
 func (e *Evidence) idleSeconds() int64 {
@@ -83,6 +87,7 @@ type facts struct {
 	Bytes    int64  // Unknown unless the evidence needs it
 	TTL      int64  // milliseconds, NoTTL, or Unknown unless the evidence needs it
 	Idle     int64  // seconds, or Unknown unless the evidence needs it
+	Freq     int64  // the LFU counter, or Unknown unless the evidence needs it
 }
 
 // holds reports whether the order still stands on the facts of now. A
@@ -93,6 +98,9 @@ func (o *Order) holds(f facts) bool {
 		return false
 	}
 	if e.IdleOver > 0 && f.Idle < e.idleSeconds() {
+		return false
+	}
+	if e.FreqUnder > 0 && (f.Freq == Unknown || f.Freq >= e.FreqUnder) {
 		return false
 	}
 	if o.most > 0 && f.Elements > o.most {

@@ -40,6 +40,9 @@ type Abilities struct {
 
 // plan picks the method for a key, or says why there is none.
 func plan(o *Order, can *Abilities) (Method, error) {
+	if o.Evidence.FreqUnder > 0 && !can.Script {
+		return "", fmt.Errorf("how often a key is used can only be judged together with the act by a script; grant the user +eval +evalsha")
+	}
 	switch {
 	case o.Trim != nil:
 		return Cut, o.Trim.fits(o, can)
@@ -98,7 +101,7 @@ func (o *Order) mayShrink(can *Abilities) error {
 	switch {
 	case o.Type == "stream" || lengths[o.Type] == "":
 		return fmt.Errorf("a %s can't be drained in place; grant the user +renamenx +persist", o.Type)
-	case o.Evidence.IdleOver > 0:
+	case o.Evidence.onUse():
 		return fmt.Errorf("idle time can't be judged together with a drain in place; grant the user +renamenx +persist")
 	case (o.Evidence.TTLUnder > 0 || o.Evidence.TTLOver > 0) && !can.WatchSeesPersist:
 		return fmt.Errorf("before 6.0.7 a TTL can't be judged together with a drain in place; grant the user +renamenx +persist")

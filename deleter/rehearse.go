@@ -39,7 +39,7 @@ func (r *Rehearsal) untouched(orders []Order) []Order {
 	orders = slices.Clone(orders)
 	for i := range orders {
 		e := &orders[i].Evidence
-		if e.IdleOver > 0 {
+		if e.onUse() {
 			e.MinElements = 0
 			if r.s.can.TypeTouches {
 				e.Types, e.NoTTL, e.TTLUnder, e.TTLOver, orders[i].Type = "", false, 0, 0, ""

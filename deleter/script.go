@@ -13,7 +13,7 @@ import (
 //	KEYS  key, and for "aside" the trash name
 //	ARGV  act, type, min_elements, min_bytes, no_ttl (0|1), ttl_under ms,
 //	      ttl_over ms, MEMORY USAGE (0|1), largest length and bytes for "del",
-//	      lasting ms, idle_over s, types with commas, and what the act needs:
+//	      lasting ms, idle_over s, types with commas, freq_under, and what the act needs:
 //	      "run" the command to send, less the key; "ties" and "stream" what
 //	      their functions say
 //
@@ -28,6 +28,11 @@ import (
 const verdict = shorten + `
 if redis.replicate_commands then redis.replicate_commands() end
 local key, act = KEYS[1], ARGV[1]
+if ARGV[14] ~= '0' then
+  local used = redis.call('OBJECT', 'FREQ', key)
+  if not used then return {'gone', 0} end
+  if used >= tonumber(ARGV[14]) then return {'changed', 0} end
+end
 if ARGV[12] ~= '0' then
   local idle = redis.call('OBJECT', 'IDLETIME', key)
   if not idle then return {'gone', 0} end
@@ -69,13 +74,13 @@ elseif act == 'aside' then
   if redis.call('RENAMENX', key, KEYS[2]) == 0 then return {'taken', n} end
   redis.call('PERSIST', KEYS[2])
 elseif act == 'run' then
-  redis.call(ARGV[14], key, unpack(ARGV, 15))
+  redis.call(ARGV[15], key, unpack(ARGV, 16))
 elseif act == 'ties' then
-  local old = redis.call('ZCOUNT', key, '-inf', ARGV[15])
+  local old = redis.call('ZCOUNT', key, '-inf', ARGV[16])
   if old == 0 then return {'enough', n, n} end
-  redis.call('ZREMRANGEBYRANK', key, 0, math.min(tonumber(ARGV[14]), old) - 1)
+  redis.call('ZREMRANGEBYRANK', key, 0, math.min(tonumber(ARGV[15]), old) - 1)
 elseif act == 'stream' then
-  if not shorten(key, n, tonumber(ARGV[14]), tonumber(ARGV[15]), ARGV[16], ARGV[17] == '1') then
+  if not shorten(key, n, tonumber(ARGV[15]), tonumber(ARGV[16]), ARGV[17], ARGV[18] == '1') then
     return {'enough', n, n}
   end
 end
@@ -136,7 +141,7 @@ func (s *Redis) verdictArgs(o *Order, what act) []any {
 	args := []any{
 		string(what), o.Type, e.MinElements, e.MinBytes, bit(e.NoTTL),
 		strconv.FormatInt(millis(e.TTLUnder), 10), strconv.FormatInt(millis(e.TTLOver), 10), bit(s.can.MemoryUsage), SmallElements, stepBytes,
-		strconv.FormatInt(millis(e.Lasting), 10), e.idleSeconds(), e.Types,
+		strconv.FormatInt(millis(e.Lasting), 10), e.idleSeconds(), e.Types, e.FreqUnder,
 	}
 	return append(args, o.run...)
 }

@@ -62,7 +62,7 @@ func (t *Trim) fits(o *Order, can *Abilities) error {
 		return fmt.Errorf("a %s can't be trimmed like this", o.Type)
 	case want != "" && t.Keep < 1:
 		return fmt.Errorf("to keep %d entries is to remove the key; delete it", t.Keep)
-	case o.Evidence.IdleOver > 0 && !can.NoTouch && o.Type != "stream":
+	case o.Evidence.onUse() && !can.NoTouch && o.Type != "stream":
 		return fmt.Errorf("to ask how long it is resets its idle time on a server without CLIENT NO-TOUCH (7.2); trim without idle_over")
 	case o.Type == "stream" && !can.Script:
 		return fmt.Errorf("what groups have not acknowledged can only be told from the rest by a script; grant the user +eval +evalsha")
@@ -151,7 +151,7 @@ func (d *Deleter) trimOne(ctx context.Context, o Order) (Result, error) {
 		if step.Done {
 			return stopped(""), nil
 		}
-		o.Evidence.MinElements, o.Evidence.MinBytes, o.Evidence.IdleOver = 0, 0, 0
+		o.Evidence.MinElements, o.Evidence.MinBytes, o.Evidence.IdleOver, o.Evidence.FreqUnder = 0, 0, 0, 0
 	}
 }
 
@@ -192,7 +192,7 @@ func (s *Redis) Shorten(ctx context.Context, o Order, n int) Shortened {
 
 // judges reports whether there is more to judge than a command's own type.
 func (e *Evidence) judges() bool {
-	return e.MinElements > 0 || e.MinBytes > 0 || e.IdleOver > 0 || e.onTTL()
+	return e.MinElements > 0 || e.MinBytes > 0 || e.onUse() || e.onTTL()
 }
 
 // cutting is the command of a step.

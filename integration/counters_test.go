@@ -27,7 +27,7 @@ var sends = map[string]string{
 // types in these tests does not do.
 var grantedBesides = map[string]string{
 	"get": "a job's lock", "set": "a job's lock", "exists": "restore", "xlen": "streams", "xtrim": "streams", "xinfo|groups": "streams",
-	"xpending": "streams", "xack": "streams", "xgroup|create": "streams", "object|idletime": "idle rules", "readonly": "replicas", "cluster|nodes": "slots that move",
+	"xpending": "streams", "xack": "streams", "xgroup|create": "streams", "object|idletime": "idle rules", "object|freq": "rules on use", "readonly": "replicas", "cluster|nodes": "slots that move",
 }
 
 // The two lists together are what check tells an operator to grant. A login

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -19,11 +20,13 @@ type killScene struct {
 	name  string
 	flags []string
 	kept  bool // the victims wait in the trash; else they are gone
+	trims bool // the lists among them keep killKeep entries, and the others all
 }
 
 var killScenes = []killScene{
 	{name: "drains", flags: []string{"--method", "drain"}},
 	{name: "keeps", flags: []string{"--keep-for", "24h"}, kept: true},
+	{name: "trims", flags: []string{"--action", "trim", "--keep", strconv.Itoa(killKeep), "--keep-end", "tail"}, trims: true},
 }
 
 // The keys of a killed run: those that its rule selects, those that an earlier
@@ -31,6 +34,7 @@ var killScenes = []killScene{
 const (
 	killElements   = 1500 // more than are removed in one piece
 	killNeighbours = 40
+	killKeep       = 300
 )
 
 // killed is one database, in which a run is killed again and again.
@@ -41,6 +45,7 @@ type killed struct {
 	due     map[string]string // kinds by trash names of what is due
 	victims []keyID
 	before  digest                   // without the trash
+	trimmed digest                   // the same, where the test itself has trimmed the lists
 	took    map[string]time.Duration // of an undisturbed run, by scene
 	opens   map[string]int           // the commands before it scans
 	sends   map[string]int           // all of them
@@ -106,6 +111,13 @@ func (k *killed) prepare(t *testing.T) {
 	if len(k.due) != len(aggregates) {
 		t.Fatalf("%d keys were to be kept: %v", len(aggregates), k.due)
 	}
+	k.load(t)
+	for _, v := range k.victims {
+		if k.before[v].kind == "list" {
+			k.d.masters[0].do(t, k.db, "LTRIM", v.name, -killKeep, -1)
+		}
+	}
+	k.trimmed = only(k.digest(t), func(name string) bool { return !isTrash(name) })
 	for _, scene := range killScenes {
 		k.load(t)
 		p := startProxy(t, k.d.masters[0], nil, nil)
@@ -233,7 +245,11 @@ func (r *running) wasKilled() bool { return r.cmd.ProcessState.ExitCode() == -1 
 // ends fails unless the database is what a run that nobody disturbed leaves.
 func (k *killed) ends(t *testing.T, scene killScene, last result) {
 	t.Helper()
-	mustBeGone(t, k.before, k.digest(t), k.victims, scene.kept)
+	if scene.trims {
+		mustEqual(t, k.trimmed, only(k.digest(t), func(name string) bool { return !isTrash(name) }))
+	} else {
+		mustBeGone(t, k.before, k.digest(t), k.victims, scene.kept)
+	}
 	if n := last.summary().Outcomes["failed"]; n != 0 {
 		last.error("failed %d", n)
 	}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // restart ends the process and starts it again with the data that it has.
@@ -218,5 +220,93 @@ func TestScanByScript(t *testing.T) {
 				s.KeysScanned, s.KeysMatched, s.Bytes, plain.KeysScanned, plain.KeysMatched, plain.Bytes)
 		}
 		o.run(t, "scan", "--url", d.url(), "--script").exit(2)
+	})
+}
+
+// TestSlotMoving: where a slot is on its way nothing can be set aside, and the
+// key is left as it is; it goes once the slot has come to rest.
+func TestSlotMoving(t *testing.T) {
+	t.Parallel()
+	eachServerThat(t, func(b serverBinary) bool { return b.since(3, 2) }, "has no MIGRATE with KEYS", func(t *testing.T, b serverBinary) {
+		d := startCluster(t, b, noUnlinkOn(b)...)
+		load(t, d, 0, "hash", "big", 5000)
+		from := d.owner("big")
+		to := d.masters[(slices.Index(d.masters, from)+1)%len(d.masters)]
+		slot := slotOf("big")
+		to.do(t, 0, "CLUSTER", "SETSLOT", slot, "IMPORTING", myID(t, from))
+		from.do(t, 0, "CLUSTER", "SETSLOT", slot, "MIGRATING", myID(t, to))
+		before := digestOf(t, d)
+
+		o := newOperator(t)
+		flags := args("delete", "--url", d.url(), "--key", "big", "--method", "drain", "--execute", "--format", "json")
+		s := o.run(t, flags...).exit(3).summary()
+		s.outcomes(map[string]int64{"failed": 1})
+		if !strings.Contains(s.Findings[0].Reason, "slot moving") {
+			s.from.error("the reason is %q", s.Findings[0].Reason)
+		}
+		mustEqual(t, before, digestOf(t, d))
+
+		for _, m := range []*server{to, from} {
+			m.do(t, 0, "CLUSTER", "SETSLOT", slot, "STABLE")
+		}
+		o.run(t, flags...).exit(0).summary().outcomes(map[string]int64{"drained": 1})
+		mustEqual(t, before, digestOf(t, d), keyID{0, "big"})
+	})
+}
+
+// TestScanLeavesNoTrace: a scan by bytes changes neither idle times nor
+// frequencies; one by elements says whose it had to reset.
+func TestScanLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	eachServerThat(t, serverBinary.hasMemoryUsage, "has no MEMORY USAGE", func(t *testing.T, b serverBinary) {
+		for _, use := range []struct{ policy, ask string }{{"allkeys-lru", "IDLETIME"}, {"allkeys-lfu", "FREQ"}} {
+			t.Run(use.policy, func(t *testing.T) {
+				t.Parallel()
+				d := standalone(t, b, option("maxmemory-policy "+use.policy), "lfu-decay-time 0")
+				m := d.masters[0]
+				l := newLoader(t, m.addr, 0)
+				const each = 200
+				for i := range each * len(kinds) {
+					l.fill(kinds[i%len(kinds)], fmt.Sprintf("key:%d", i), 40)
+				}
+				l.close()
+				read := func() (out []int64) {
+					for _, v := range m.pipeline(t, 0, func(p redis.Pipeliner) {
+						for i := range each * len(kinds) {
+							p.Do(t.Context(), "OBJECT", use.ask, fmt.Sprintf("key:%d", i))
+						}
+					}) {
+						out = append(out, v.(int64))
+					}
+					return out
+				}
+				if use.ask == "IDLETIME" {
+					eventually(t, 20*time.Second, "keys are idle", func() bool { return slices.Min(read()) >= 3 })
+				}
+				was := read()
+				touched := func() (n int) {
+					for i, v := range read() {
+						// An idle time only grows, and a counter that does not decay stays.
+						if use.ask == "IDLETIME" && v < was[i] || use.ask == "FREQ" && v != was[i] {
+							n++
+						}
+					}
+					return n
+				}
+				o := newOperator(t)
+				s := o.run(t, "scan", "--url", d.url(), "--min-bytes", "1MiB", "--format", "json").exit(0).summary()
+				if n := touched(); n > 0 || strings.Contains(strings.Join(s.Notes, "\n"), "was reset") {
+					s.from.error("a scan by bytes left its trace on %d keys", n)
+				}
+				s = o.run(t, "scan", "--url", d.url(), "--min-elements", "1000", "--format", "json").exit(0).summary()
+				if n := touched(); n > 0 && b.since(7, 2) {
+					s.from.error("a scan by elements left its trace on %d keys, in spite of NO-TOUCH", n)
+				}
+				told := strings.Contains(strings.Join(s.Notes, "\n"), "was reset by asking for their length")
+				if told == b.since(7, 2) {
+					s.from.error("the report tells of keys that were touched: %v", told)
+				}
+			})
+		}
 	})
 }

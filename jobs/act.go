@@ -171,7 +171,7 @@ func (k *worker) order(key *scanner.Key) deleter.Order {
 		Method: deleter.Method(method), TTL: key.TTL, Keep: k.keepFor(), AllowStall: k.allowStall(), InPlace: k.inPlace(),
 		Evidence: deleter.Evidence{
 			MinElements: k.rule.MinElements, MinBytes: k.rule.MinBytes, NoTTL: k.rule.NoTTL,
-			TTLUnder: k.rule.TTLUnder, TTLOver: k.rule.TTLOver, Lasting: k.rule.Lasting, IdleOver: k.rule.IdleOver,
+			TTLUnder: k.rule.TTLUnder, TTLOver: k.rule.TTLOver, Lasting: k.rule.Lasting, IdleOver: k.rule.IdleOver, FreqUnder: k.rule.FreqUnder,
 		},
 	}
 	if o.Type == "" {
@@ -251,7 +251,7 @@ func (k *worker) finding(key *scanner.Key) Finding {
 	f := Finding{
 		Name: key.Name, Shard: k.shard.ID, Addr: k.shard.Addr, DB: k.shard.DB, Type: key.Type, Encoding: key.Encoding,
 		Bytes: optional(key.Bytes), Elements: optional(key.Elements), TTLMillis: optional(key.TTL),
-		IdleSeconds: optional(key.Idle),
+		IdleSeconds: optional(key.Idle), Freq: optional(key.Freq),
 	}
 	if f.Type == scanner.None {
 		f.Type = ""
@@ -403,6 +403,9 @@ func (k *worker) closeInto(s *Summary, t *tally) {
 	}
 	note(k.orphans, "%d keys are in slots that the node does not own; they were left alone")
 	note(k.unmeasured, "the bytes of %d keys are unknown, for the server has no MEMORY USAGE for us; only strings were measured, by STRLEN")
+	if k.Mode == Scan {
+		note(k.touched, "the idle time (or frequency) of %d keys was reset by asking for their length: the server has no CLIENT NO-TOUCH, and the rule needs it")
+	}
 	note(k.waiting, "%d keys of the trash wait to be finished by a run that executes")
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,7 +37,7 @@ func ruleOf(s config.Select, a config.Action) scanner.Rule {
 		Match: s.Match, Prefix: s.Prefix, Exclude: s.Exclude, Types: s.Types,
 		MinElements: s.MinElements, MinBytes: int64(s.MinBytes),
 		NoTTL: s.NoTTL, TTLUnder: time.Duration(s.TTLUnder), TTLOver: time.Duration(s.TTLOver),
-		IdleOver: time.Duration(s.IdleOver),
+		IdleOver: time.Duration(s.IdleOver), FreqUnder: s.FreqUnder,
 	}
 	switch {
 	case a.Trim != nil:
@@ -114,10 +115,16 @@ func needsClock(a config.Action) string {
 func (k *worker) prepareIdle(ctx context.Context) error {
 	sel := k.Job.Select
 	over := time.Duration(sel.IdleOver)
+	if policy := k.shard.Server.Policy; sel.FreqUnder > 0 && !strings.HasSuffix(policy, "-lfu") {
+		return fmt.Errorf("frequencies are not tracked under maxmemory-policy %q; delete freq_under", policy)
+	}
+	if sel.FreqUnder > 0 {
+		return k.deferTouching()
+	}
 	if over == 0 {
 		return nil
 	}
-	if policy := k.shard.Server.Policy; len(policy) > 4 && policy[len(policy)-4:] == "-lfu" {
+	if policy := k.shard.Server.Policy; strings.HasSuffix(policy, "-lfu") {
 		return fmt.Errorf("idle times are not tracked under maxmemory-policy %s; delete idle_over", policy)
 	}
 	young := func(who string, up time.Duration) error {
@@ -133,10 +140,8 @@ func (k *worker) prepareIdle(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("judge idle time: %w", err)
 	}
-	rule := &k.rule
-	if rule.Deferred = !k.reader.Can.NoTouch; rule.Deferred && k.Mode == Scan &&
-		(rule.MinElements > 0 || k.typeTouches() && (len(rule.Types) > 0 || rule.NoTTL || rule.TTLUnder > 0 || rule.TTLOver > 0)) {
-		return errors.New("this server has no CLIENT NO-TOUCH: to ask for type, TTL or number of elements would reset the idle time; select by min_bytes and names")
+	if err := k.deferTouching(); err != nil {
+		return err
 	}
 	if sel.IdlePrimaryOnly {
 		return nil
@@ -149,6 +154,17 @@ func (k *worker) prepareIdle(ctx context.Context) error {
 		if err := young("replica "+r.Addr, r.Uptime); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// deferTouching leaves to the act what can't be asked without resetting what
+// the rule is about; a scan, which has no act, refuses it.
+func (k *worker) deferTouching() error {
+	rule := &k.rule
+	if rule.Deferred = !k.reader.Can.NoTouch; rule.Deferred && k.Mode == Scan &&
+		(rule.MinElements > 0 || k.typeTouches() && (len(rule.Types) > 0 || rule.NoTTL || rule.TTLUnder > 0 || rule.TTLOver > 0)) {
+		return errors.New("this server has no CLIENT NO-TOUCH: to ask for type, TTL or number of elements would reset the idle time or frequency; select by min_bytes and names")
 	}
 	return nil
 }

@@ -48,6 +48,7 @@ type Evidence struct {
 	TTLOver     string `json:"ttl_over,omitempty"`
 	Lasting     string `json:"ttl_over_or_none,omitempty"`
 	IdleOver    string `json:"idle_over,omitempty"`
+	FreqUnder   int64  `json:"freq_under,omitempty"`
 }
 
 // Fate is what became of a key.
@@ -86,7 +87,7 @@ func (k *worker) intent(o *deleter.Order) Entry {
 		return d.String()
 	}
 	v := &o.Evidence
-	e.Evidence = &Evidence{v.MinElements, v.MinBytes, v.NoTTL, text(v.TTLUnder), text(v.TTLOver), text(v.Lasting), text(v.IdleOver)}
+	e.Evidence = &Evidence{v.MinElements, v.MinBytes, v.NoTTL, text(v.TTLUnder), text(v.TTLOver), text(v.Lasting), text(v.IdleOver), v.FreqUnder}
 	e.Action = k.actionText()
 	return e
 }

@@ -27,7 +27,7 @@ type indexes struct {
 func (x *indexes) meet(k *worker, keys []scanner.Key, own []string) {
 	for _, name := range own {
 		if job, index, ours := k.namer.ParsePending(name); ours && job == orDash(k.Job.Name) && k.rule.MatchName(index) && k.Mode == Execute {
-			keys = append(keys, scanner.Key{Name: index, Bytes: scanner.Unknown, Elements: scanner.Unknown, TTL: scanner.Unknown, Idle: scanner.Unknown})
+			keys = append(keys, scanner.Key{Name: index, Bytes: scanner.Unknown, Elements: scanner.Unknown, TTL: scanner.Unknown, Idle: scanner.Unknown, Freq: scanner.Unknown})
 		}
 	}
 	for _, key := range keys {

@@ -70,6 +70,7 @@ type Finding struct {
 	Elements    *int64 `json:"elements,omitempty"`
 	TTLMillis   *int64 `json:"ttl_ms,omitempty"` // -1: no TTL
 	IdleSeconds *int64 `json:"idle_seconds,omitempty"`
+	Freq        *int64 `json:"freq,omitempty"` // LFU counter
 	Slot        *int   `json:"slot,omitempty"` // in a cluster
 
 	// Only in runs over the trash.

@@ -61,8 +61,8 @@ type worker struct {
 	undrained          int64 // of the trashed: an interrupted drain, not a key that is kept
 	elements, released int64
 
-	orphans, moved, unmeasured, refused, waiting int64
-	refusedErr                                   error
+	orphans, moved, unmeasured, touched, refused, waiting int64
+	refusedErr                                            error
 }
 
 func newWorker(w *run, s *topology.Shard) *worker {
@@ -351,6 +351,7 @@ func (k *worker) passed(p *scanner.Page) {
 	k.orphans += int64(p.Orphans)
 	k.moved += int64(p.Moved)
 	k.unmeasured += int64(p.Unmeasured)
+	k.touched += int64(p.Touched)
 	k.refused += int64(p.Refused)
 	if p.RefusedErr != nil {
 		k.refusedErr = p.RefusedErr

@@ -26,6 +26,7 @@ const (
 	askTTL                   // PTTL: O(1)
 	askEncoding              // OBJECT ENCODING: O(1)
 	askIdle                  // OBJECT IDLETIME: O(1); not under an LFU policy
+	askFreq                  // OBJECT FREQ: O(1); only under one (4.0)
 	askLength                // LLEN, HLEN, SCARD, ZCARD, XLEN, STRLEN by the type: O(1)
 )
 
@@ -48,7 +49,7 @@ var errGone = errors.New("key is gone or has another type")
 // or the first reply that refused it. Any other reply (LOADING, NOAUTH, …)
 // and any failure of the connection ends the walk.
 //
-// Sends: OBJECT IDLETIME, TYPE, MEMORY USAGE, PTTL, OBJECT ENCODING and the length command of
+// Sends: OBJECT IDLETIME or FREQ, TYPE, MEMORY USAGE, PTTL, OBJECT ENCODING and the length command of
 // the key's type as probes say, and SCAN cursor COUNT count.
 func ask(ctx context.Context, rdb redis.Cmdable, keys []*Key, probes []probe, cursor *uint64, count int) (p page, lost []error, err error) {
 	pipe := rdb.Pipeline()
@@ -98,9 +99,9 @@ func send(ctx context.Context, pipe redis.Pipeliner, k *Key, what probe) redis.C
 		return cmd
 	case askEncoding:
 		return pipe.ObjectEncoding(ctx, k.Name)
-	case askIdle:
+	case askIdle, askFreq:
 		// Not the typed call: it turns seconds into a time.Duration.
-		cmd := redis.NewIntCmd(ctx, "object", "idletime", k.Name)
+		cmd := redis.NewIntCmd(ctx, "object", map[probe]string{askIdle: "idletime", askFreq: "freq"}[what], k.Name)
 		_ = pipe.Process(ctx, cmd)
 		return cmd
 	case askLength:
@@ -142,6 +143,8 @@ func take(k *Key, what probe, cmd redis.Cmder) error {
 		k.Encoding = cmd.(*redis.StringCmd).Val()
 	case askIdle:
 		k.Idle = cmd.(*redis.IntCmd).Val()
+	case askFreq:
+		k.Freq = cmd.(*redis.IntCmd).Val()
 	case askBytes:
 		k.Bytes = cmd.(*redis.IntCmd).Val()
 	case askTTL:

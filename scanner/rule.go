@@ -24,6 +24,7 @@ type Key struct {
 	Elements int64  // of a list, hash, set, sorted set or stream; a string has none
 	TTL      int64  // milliseconds, or NoTTL
 	Idle     int64  // seconds since it was last read or written to
+	Freq     int64  // the LFU counter, 0 to 255
 }
 
 // Rule is what a key must meet to be selected: every condition that is set.
@@ -40,6 +41,7 @@ type Rule struct {
 	TTLOver     time.Duration
 	Lasting     time.Duration // lives longer, or forever
 	IdleOver    time.Duration // in whole seconds
+	FreqUnder   int64         // by the LFU counter
 	// Deferred lets a key pass of which something is unknown that only a
 	// command which resets its idle time could tell: the act judges it.
 	Deferred bool
@@ -69,6 +71,9 @@ func (r *Rule) rejects(k *Key) bool {
 	if r.IdleOver > 0 && k.Idle != Unknown && k.Idle < int64((r.IdleOver+time.Second-1)/time.Second) {
 		return true
 	}
+	if r.FreqUnder > 0 && k.Freq != Unknown && k.Freq >= r.FreqUnder {
+		return true
+	}
 	if k.TTL == Unknown {
 		return false
 	}
@@ -84,7 +89,8 @@ func (r *Rule) rejects(k *Key) bool {
 // Selects reports whether k meets the whole rule. A condition on something
 // unknown is not met.
 func (r *Rule) Selects(k *Key) bool {
-	known := (r.MinBytes == 0 || k.Bytes != Unknown) && (r.IdleOver == 0 || k.Idle != Unknown)
+	known := (r.MinBytes == 0 || k.Bytes != Unknown) && (r.IdleOver == 0 || k.Idle != Unknown) &&
+		(r.FreqUnder == 0 || k.Freq != Unknown)
 	if !r.Deferred {
 		known = known && (len(r.Types) == 0 || k.Type != "") &&
 			(r.MinElements == 0 || k.Elements != Unknown) &&

@@ -56,6 +56,7 @@ type Page struct {
 	Seen       int      // names on the page, orphans and ours included
 	Orphans    int      // names of slots that are not the node's
 	Moved      int      // keys whose slot moved away while we looked
+	Touched    int      // keys whose idle time or frequency our questions reset
 	Unmeasured int      // keys of a type whose bytes this server can't tell
 	Refused    int      // keys that the server would not let us measure
 	RefusedErr error    // its words, for one of them
@@ -118,7 +119,9 @@ func plan(r *Rule, can Abilities) [][]probe {
 	}
 	switch {
 	case r.IdleOver > 0:
-		return idlePlan(can, able)
+		return idlePlan(can, askIdle, able)
+	case r.FreqUnder > 0:
+		return idlePlan(can, askFreq, able)
 	case r.MinBytes > 0 && can.MemoryUsage:
 		return [][]probe{{askBytes}, able(askType, askTTL, askEncoding), {askLength}}
 	case r.MinElements > 0 || r.MinBytes > 0:
@@ -131,17 +134,17 @@ func plan(r *Rule, can Abilities) [][]probe {
 	return [][]probe{able(askType, askBytes, askTTL, askEncoding), {askLength}}
 }
 
-// idlePlan asks for the idle time before anything that would reset it, and
+// idlePlan asks for the idle time, or the frequency, before anything that would reset it, and
 // nothing that would reset it of the keys that are idle: the next run could
 // not tell that they were.
-func idlePlan(can Abilities, able func(...probe) []probe) [][]probe {
+func idlePlan(can Abilities, first probe, able func(...probe) []probe) [][]probe {
 	switch {
 	case can.NoTouch:
-		return [][]probe{able(askIdle, askBytes), able(askType, askTTL, askEncoding), {askLength}}
+		return [][]probe{able(first, askBytes), able(askType, askTTL, askEncoding), {askLength}}
 	case can.TypeTouches:
-		return [][]probe{able(askIdle, askEncoding)}
+		return [][]probe{able(first, askEncoding)}
 	}
-	return [][]probe{able(askIdle, askBytes), able(askType, askTTL, askEncoding)}
+	return [][]probe{able(first, askBytes), able(askType, askTTL, askEncoding)}
 }
 
 // Walk scans the shard from a cursor (0: from the start) and calls fn with
@@ -240,7 +243,7 @@ func (s *Scanner) sift(raw page) (Page, []*Key) {
 }
 
 func blank(name string) Key {
-	return Key{Name: name, Bytes: Unknown, Elements: Unknown, TTL: Unknown, Idle: Unknown}
+	return Key{Name: name, Bytes: Unknown, Elements: Unknown, TTL: Unknown, Idle: Unknown, Freq: Unknown}
 }
 
 func pointers(keys []Key) []*Key {
@@ -276,6 +279,9 @@ func (s *Scanner) measure(ctx context.Context, p *Page, keys []*Key, took time.D
 			return page{}, err
 		}
 		took += time.Since(start)
+		if touches(probes, s.o.Can) {
+			p.Touched += len(asked)
+		}
 		if cursor != nil {
 			next = got
 		}
@@ -295,6 +301,15 @@ func (s *Scanner) measure(ctx context.Context, p *Page, keys []*Key, took time.D
 		return s.scripted(ctx, p.Next)
 	}
 	return next, nil
+}
+
+// touches reports whether probes refresh the LRU or LFU clock of a key: its
+// length does, and before 3.2 TYPE and PTTL do, unless the connection is in
+// NO-TOUCH.
+func touches(probes []probe, can Abilities) bool {
+	return !can.NoTouch && slices.ContainsFunc(probes, func(p probe) bool {
+		return p == askLength || can.TypeTouches && (p == askType || p == askTTL)
+	})
 }
 
 // askable is the part of keys that a pipeline of probes concerns. A length
@@ -345,7 +360,7 @@ func (s *Scanner) keep(p *Page, keys, asked []*Key, lost []error) []*Key {
 // Sends: OBJECT IDLETIME where the rule is about it, TYPE, PTTL, OBJECT
 // ENCODING, MEMORY USAGE where there, and the length command of each key's type, in pipelines of at most a page.
 func (s *Scanner) Measure(ctx context.Context, names []string) ([]Key, error) {
-	m := &Scanner{rdb: s.rdb, gate: s.gate, o: Options{Can: s.o.Can}, plan: plan(&Rule{IdleOver: s.o.Rule.IdleOver}, s.o.Can)}
+	m := &Scanner{rdb: s.rdb, gate: s.gate, o: Options{Can: s.o.Can}, plan: plan(&Rule{IdleOver: s.o.Rule.IdleOver, FreqUnder: s.o.Rule.FreqUnder}, s.o.Can)}
 	out := make([]Key, 0, len(names))
 	for len(names) > 0 {
 		n := min(len(names), m.count())

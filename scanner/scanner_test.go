@@ -132,8 +132,8 @@ func TestWhatIsLearned(t *testing.T) {
 	s := &server{pages: map[uint64]reply{0: {[]string{"hash:10", "string:90"}, 0}}}
 	pages, err := walk(t, newScanner(t, s, &gate{}, Options{Can: everything}))
 	want := []Key{
-		{Name: "hash:10", Type: "hash", Encoding: "encoded", Bytes: 1000, Elements: 10, TTL: NoTTL, Idle: Unknown},
-		{Name: "string:90", Type: "string", Encoding: "encoded", Bytes: 9000, Elements: Unknown, TTL: NoTTL, Idle: Unknown},
+		{Name: "hash:10", Type: "hash", Encoding: "encoded", Bytes: 1000, Elements: 10, TTL: NoTTL, Idle: Unknown, Freq: Unknown},
+		{Name: "string:90", Type: "string", Encoding: "encoded", Bytes: 9000, Elements: Unknown, TTL: NoTTL, Idle: Unknown, Freq: Unknown},
 	}
 	if err != nil || !slices.Equal(pages[0].Keys, want) {
 		t.Errorf("%+v, %v, want %+v", pages, err, want)

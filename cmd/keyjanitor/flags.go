@@ -55,6 +55,7 @@ func selectionFlags() []cli.Flag {
 		&cli.StringFlag{Name: "ttl-under", Category: selecting, Usage: "keys that live less than `DURATION`, such as 90s, 15m or 14d"},
 		&cli.StringFlag{Name: "ttl-over", Category: selecting, Usage: "keys that live longer than `DURATION`"},
 		&cli.StringFlag{Name: "idle-over", Category: selecting, Usage: "keys that nobody read or wrote for `DURATION`, on the primary or a replica"},
+		&cli.Int64Flag{Name: "freq-under", Category: selecting, Usage: "keys that an LFU policy counts as used less than `N`, 1 to 255"},
 		&cli.BoolFlag{Name: "idle-primary-only", Category: selecting, Usage: "judge idle time by the primary alone: reads served by replicas don't count"},
 	}
 }
@@ -181,7 +182,7 @@ func (r *reader) selection() config.Select {
 		Match: r.c.StringSlice("match"), Prefix: r.c.StringSlice("prefix"), Exclude: r.c.StringSlice("exclude"),
 		Types: r.c.StringSlice("type"), MinElements: r.c.Int64("min-elements"), MinBytes: r.size("min-bytes"),
 		NoTTL: r.c.Bool("no-ttl"), TTLUnder: r.duration("ttl-under"), TTLOver: r.duration("ttl-over"),
-		IdleOver: r.duration("idle-over"), IdlePrimaryOnly: r.c.Bool("idle-primary-only"),
+		IdleOver: r.duration("idle-over"), IdlePrimaryOnly: r.c.Bool("idle-primary-only"), FreqUnder: r.c.Int64("freq-under"),
 		AllKeys: r.c.Bool("all-keys"),
 	}
 	return s
@@ -191,7 +192,7 @@ var selectionNames = map[string]string{
 	"no_ttl": "no-ttl",
 	"match":  "match", "prefix": "prefix", "exclude": "exclude", "types": "type", "min_elements": "min-elements",
 	"min_bytes": "min-bytes", "ttl_under": "ttl-under", "ttl_over": "ttl-over",
-	"idle_over": "idle-over", "idle_primary_only": "idle-primary-only",
+	"idle_over": "idle-over", "idle_primary_only": "idle-primary-only", "freq_under": "freq-under",
 }
 
 func (r *reader) limits() config.Limits {

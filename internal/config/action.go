@@ -248,7 +248,7 @@ func (d *Defuse) problems(s Select) []Problem {
 
 func (p *PruneIndex) problems(s Select) []Problem {
 	var ps []Problem
-	if s.MinElements > 0 || s.MinBytes > 0 || s.NoTTL || s.TTLUnder > 0 || s.TTLOver > 0 || s.IdleOver > 0 {
+	if s.MinElements > 0 || s.MinBytes > 0 || s.NoTTL || s.TTLUnder > 0 || s.TTLOver > 0 || s.IdleOver > 0 || s.FreqUnder > 0 {
 		ps = append(ps, Problem{Message: "an index is selected by its name and type only; delete the other conditions"})
 	}
 	if p.OlderThan <= 0 {

@@ -65,6 +65,9 @@ type Select struct {
 	TTLUnder    Duration `json:"ttl_under,omitempty"` // 0: no condition; needs a TTL
 	TTLOver     Duration `json:"ttl_over,omitempty"`  // 0: no condition; needs a TTL
 	IdleOver    Duration `json:"idle_over,omitempty"` // 0: no condition; not read or written to for longer
+	// FreqUnder selects keys that are used less than this, by the logarithmic
+	// counter of an LFU policy, 1 to 255; 0: no condition.
+	FreqUnder int64 `json:"freq_under,omitempty"`
 	// IdlePrimaryOnly judges idle time without asking the replicas.
 	IdlePrimaryOnly bool `json:"idle_primary_only,omitempty"`
 	AllKeys         bool `json:"all_keys,omitempty"` // the consent that acting without a name filter needs

@@ -62,6 +62,7 @@ func (d *decoder) selection(n *node, path string, s *Select) {
 		key{"ttl_under", func(n *node, path string) { s.TTLUnder = d.duration(n, path) }},
 		key{"ttl_over", func(n *node, path string) { s.TTLOver = d.duration(n, path) }},
 		key{"idle_over", func(n *node, path string) { s.IdleOver = d.duration(n, path) }},
+		key{"freq_under", func(n *node, path string) { s.FreqUnder = d.integer(n, path, 255) }},
 		key{"idle_primary_only", func(n *node, path string) { s.IdlePrimaryOnly = d.boolean(n, path) }},
 		key{"all_keys", func(n *node, path string) { s.AllKeys = d.boolean(n, path) }},
 	)

@@ -16,7 +16,7 @@ func OnlyAnything(pattern string) bool {
 // AllKeys counts as one: it says that every key is meant.
 func (s Select) Unconditional() bool {
 	return len(s.Match)+len(s.Prefix)+len(s.Exclude)+len(s.Types) == 0 &&
-		s.MinElements == 0 && s.MinBytes == 0 && !s.NoTTL && s.TTLUnder == 0 && s.TTLOver == 0 && s.IdleOver == 0 && !s.AllKeys
+		s.MinElements == 0 && s.MinBytes == 0 && !s.NoTTL && s.TTLUnder == 0 && s.TTLOver == 0 && s.IdleOver == 0 && s.FreqUnder == 0 && !s.AllKeys
 }
 
 // Problems checks the rule; paths are names of its fields as a file writes
@@ -62,6 +62,12 @@ func (s Select) Problems(acting bool) []Problem {
 	}
 	if s.IdleOver < 0 {
 		add("idle_over", "%s is negative; write 0 for no condition", s.IdleOver)
+	}
+	switch {
+	case s.FreqUnder < 0 || s.FreqUnder > 255:
+		add("freq_under", "%d is out of range; write 1 to 255, or 0 for no condition", s.FreqUnder)
+	case s.FreqUnder > 0 && s.IdleOver > 0:
+		add("freq_under", "a server keeps idle times or frequencies, never both; delete one of freq_under and idle_over")
 	}
 	if s.IdlePrimaryOnly && s.IdleOver == 0 {
 		add("idle_primary_only", "says how idle_over is judged; set that too, or delete this")

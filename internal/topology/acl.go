@@ -34,7 +34,7 @@ var scanGrants = []grant{
 	{command: "client|no-touch", since: [3]int{7, 2, 0}},
 	{command: "scan"}, {command: "type"}, {command: "pttl"},
 	{command: "strlen"}, {command: "llen"}, {command: "hlen"}, {command: "scard"}, {command: "zcard"}, {command: "xlen"},
-	{command: "object|encoding"}, {command: "object|idletime"}, {command: "memory|usage"},
+	{command: "object|encoding"}, {command: "object|idletime"}, {command: "object|freq"}, {command: "memory|usage"},
 	{command: "eval"}, {command: "readonly"},
 }
 
