@@ -19,9 +19,9 @@ var noRename = []struct {
 }
 
 // Where nothing can be set aside a key is drained under its own name, if the
-// operator consents, and else is left alone.
+// operator consents, and else is left alone. It does not run beside others, for
+// it reads the slow log.
 func TestInPlace(t *testing.T) {
-	t.Parallel()
 	eachWay(t, func(t *testing.T, b serverBinary, w way) {
 		for _, form := range noRename {
 			if !form.offers(b) {
