@@ -107,6 +107,7 @@ func (d *Deleter) trimOne(ctx context.Context, o Order) (Result, error) {
 		each = o.Bytes / o.Elements
 	}
 	largest := int(max(1, stepBytes/max(1, each)))
+	var first int64 // elements when the trim began
 	stopped := func(why string) Result {
 		if r.Batches > 0 {
 			r.Outcome, r.Reason = Trimmed, why
@@ -148,8 +149,14 @@ func (d *Deleter) trimOne(ctx context.Context, o Order) (Result, error) {
 		default:
 			return notActed(r, step.Reply), nil
 		}
-		if step.Done {
+		if first == 0 {
+			first = step.Elements
+		}
+		switch {
+		case step.Done:
 			return stopped(""), nil
+		case o.Trim.End != "" && r.Elements > 2*first:
+			return stopped("it grows faster than it is trimmed; a later run goes on"), nil
 		}
 		o.Evidence.MinElements, o.Evidence.MinBytes, o.Evidence.IdleOver, o.Evidence.FreqUnder = 0, 0, 0, 0
 	}
