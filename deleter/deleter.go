@@ -68,8 +68,9 @@ type Deleter struct {
 	gate  Gate
 	o     Options
 
-	swapped  map[string]bool // trash names that Restore made
-	restored map[string]bool // names that Restore gave
+	still    func(context.Context, []Order) ([]bool, error) // see Guard
+	swapped  map[string]bool                                // trash names that Restore made
+	restored map[string]bool                                // names that Restore gave
 	guesses  guesses
 	released int64 // bytes unlinked since the server's queue was last seen empty
 }
@@ -83,6 +84,31 @@ func New(store Store, gate Gate, o Options) *Deleter {
 		o.Clock = time.Now
 	}
 	return &Deleter{store: store, gate: gate, o: o, swapped: map[string]bool{}, restored: map[string]bool{}}
+}
+
+// Guard has a question asked right before each act, after all waiting for it:
+// which orders still stand by something that their keys' own servers can't
+// judge. Nil ends that.
+func (d *Deleter) Guard(still func(context.Context, []Order) ([]bool, error)) { d.still = still }
+
+// standing asks it, and tells of the orders that don't stand.
+func (d *Deleter) standing(ctx context.Context, orders []Order, done func(Result)) ([]Order, error) {
+	if d.still == nil {
+		return orders, nil
+	}
+	stands, err := d.still(context.WithoutCancel(ctx), orders)
+	if err != nil {
+		return nil, err
+	}
+	var out []Order
+	for i, o := range orders {
+		if stands[i] {
+			out = append(out, o)
+		} else {
+			done(Result{Order: o, Outcome: Changed, Reason: "what it belongs to is in use again"})
+		}
+	}
+	return out, nil
 }
 
 // Act carries out orders and calls done once for each whose fate is known.
@@ -149,14 +175,21 @@ func (d *Deleter) removeAll(ctx context.Context, orders []Order, how Method, don
 		if err := d.gate.Wait(ctx, n, elements, bytes); err != nil {
 			return err
 		}
-		start := time.Now()
-		replies := d.store.Remove(context.WithoutCancel(ctx), orders[:n], how)
-		took := time.Since(start)
-		d.gate.Observe(kind, n, took)
-		if err := d.report(orders[:n], replies, how, took, done); err != nil {
+		mine, err := d.standing(ctx, orders[:n], done)
+		if err != nil {
 			return err
 		}
 		orders = orders[n:]
+		if len(mine) == 0 {
+			continue
+		}
+		start := time.Now()
+		replies := d.store.Remove(context.WithoutCancel(ctx), mine, how)
+		took := time.Since(start)
+		d.gate.Observe(kind, len(mine), took)
+		if err := d.report(mine, replies, how, took, done); err != nil {
+			return err
+		}
 		if how == Unlink {
 			if err := d.settle(ctx); err != nil {
 				return err
@@ -293,6 +326,13 @@ func (d *Deleter) drainAll(ctx context.Context, orders []Order, done func(Result
 func (d *Deleter) drainOne(ctx context.Context, o Order, name string) (Result, error) {
 	if err := d.gate.Wait(ctx, 1, 0, 0); err != nil {
 		return Result{}, err
+	}
+	var r Result
+	switch stands, err := d.standing(ctx, []Order{o}, func(not Result) { r = not }); {
+	case err != nil:
+		return Result{}, err
+	case len(stands) == 0:
+		return r, d.o.Journal.Done(name)
 	}
 	r, err := d.setAside(ctx, o, name)
 	if r.Outcome != Drained || err != nil {

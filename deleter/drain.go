@@ -73,7 +73,7 @@ func (s *Redis) Open(ctx context.Context, trash string) (*Opened, error) {
 	}
 	switch typ {
 	case "list":
-		t.Drainer = &list{s: s, key: trash, length: n}
+		t.Drainer = &list{s: s, key: trash}
 	case "zset":
 		t.Drainer, t.Commands = &zset{s: s, key: trash}, 4
 	case "hash", "set":
@@ -133,23 +133,21 @@ func (s *Redis) drop(ctx context.Context, key string) error {
 
 // list is drained from its head.
 type list struct {
-	s      *Redis
-	key    string
-	length int64
+	s   *Redis
+	key string
 }
 
-// Next sends LTRIM n −1, O(n), and LLEN.
+// Next sends LLEN, LTRIM n −1, O(n), and LLEN.
 func (l *list) Next(ctx context.Context, n int) (int64, bool, error) {
 	pipe := l.s.rdb.Pipeline()
+	before := pipe.LLen(ctx, l.key) // another run may drain it, too
 	trim := pipe.LTrim(ctx, l.key, int64(n), -1)
 	left := pipe.LLen(ctx, l.key)
 	_, _ = pipe.Exec(ctx)
-	if err := errors.Join(trim.Err(), left.Err()); err != nil {
+	if err := errors.Join(before.Err(), trim.Err(), left.Err()); err != nil {
 		return 0, false, err
 	}
-	removed := l.length - left.Val()
-	l.length = left.Val()
-	return removed, l.length == 0, nil
+	return before.Val() - left.Val(), left.Val() == 0, nil
 }
 
 // zset is drained from its lowest score.

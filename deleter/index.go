@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +31,7 @@ func (ix *Index) lowest() float64 {
 	if ix.Millis {
 		return saneMillis
 	}
-	return math.Inf(-1)
+	return 0 // no time, and none that anybody was seen at, is earlier
 }
 
 // Entry is one entry of an index, with its time in the server's words.
@@ -108,6 +108,11 @@ func (d *Deleter) PruneIndex(ctx context.Context, ix Index, remove func(context.
 		r.Outcome = Trimmed
 	}
 	return r, err
+}
+
+// Returned tells which entries are in the index again.
+func (d *Deleter) Returned(ctx context.Context, ix Index, entries []Entry) ([]bool, error) {
+	return d.o.Pruner.Back(ctx, &ix, entries)
 }
 
 // CountOld is how many entries of an index are old.
@@ -293,12 +298,18 @@ func (s *Redis) Old(ctx context.Context, ix *Index, cursor uint64, n int) ([]Ent
 	var old []Entry
 	for i := 0; i+1 < len(pairs); i += 2 {
 		// What is no number tells no time, and stays.
+		if !isTime.MatchString(pairs[i+1]) {
+			continue
+		}
 		if at, err := strconv.ParseFloat(pairs[i+1], 64); err == nil && at < float64(ix.Before) && at >= ix.lowest() {
 			old = append(old, Entry{pairs[i], pairs[i+1]})
 		}
 	}
 	return old, next, nil
 }
+
+// isTime is how a value must be written to be a time.
+var isTime = regexp.MustCompile(`^[0-9]+([.][0-9]+)?$`)
 
 // take moves entries from KEYS[1] to the hash KEYS[2] if they still have the
 // value that ARGV says after each. It returns their places.

@@ -35,8 +35,8 @@ func (d *Deleter) inPlaceAll(ctx context.Context, orders []Order, done func(Resu
 
 // inPlaceOne drains a key until it is gone. Each step is judged: the first by
 // the whole evidence, the others by what steps do not change, and by the
-// length: where it exceeds the one that we left somebody puts in what they
-// want to keep.
+// length: where it is another than the one that we left somebody else writes to
+// the key, or has put a new one in its place.
 func (d *Deleter) inPlaceOne(ctx context.Context, o Order) (Result, error) {
 	r := Result{Order: o, Method: InPlace}
 	kind := "drain " + o.Type
@@ -91,7 +91,7 @@ func (d *Deleter) inPlaceOne(ctx context.Context, o Order) (Result, error) {
 			return r, nil
 		}
 		o.Evidence.MinElements, o.Evidence.MinBytes = 0, 0
-		o.most = max(1, step.Left)
+		o.left = max(1, step.Left)
 	}
 }
 

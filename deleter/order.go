@@ -51,7 +51,7 @@ type Order struct {
 	InPlace bool
 
 	run  []any // the command that is sent if the evidence holds, less the key
-	most int64 // elements that it may have; 0: any number
+	left int64 // elements that it must have, exactly; 0: any number
 }
 
 // Evidence is the part of a rule that a key can stop meeting. A zero field is
@@ -103,7 +103,7 @@ func (o *Order) holds(f facts) bool {
 	if e.FreqUnder > 0 && (f.Freq == Unknown || f.Freq >= e.FreqUnder) {
 		return false
 	}
-	if o.most > 0 && f.Elements > o.most {
+	if o.left > 0 && f.Elements != o.left {
 		return false
 	}
 	if e.MinElements > 0 && f.Elements < e.MinElements || e.MinBytes > 0 && f.Bytes < e.MinBytes {

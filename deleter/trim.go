@@ -344,7 +344,10 @@ local function shorten(key, n, step, keep, last, force)
       local g = {}
       for i = 1, #group, 2 do g[group[i]] = group[i + 1] end
       local pending = false
-      if g['pending'] > 0 then pending = redis.call('XPENDING', key, g['name'])[2] end
+      if g['pending'] > 0 then
+        local first = redis.call('XPENDING', key, g['name'], '-', '+', 1)[1]
+        pending = first and first[1]
+      end
       while m > 0 do
         local id = entries[m][1]
         if not earlier(g['last-delivered-id'], id) and not (pending and not earlier(id, pending)) then break end

@@ -61,7 +61,7 @@ func (k *worker) keepsPlace() bool {
 // resume takes up the scan where an earlier run left it, if there is such a
 // place and the request says so.
 func (k *worker) resume() {
-	if !k.Resume || !k.keepsPlace() {
+	if !k.Resume || k.heir || !k.keepsPlace() {
 		return
 	}
 	data, err := os.ReadFile(k.place())
@@ -69,7 +69,13 @@ func (k *worker) resume() {
 		return
 	}
 	var c checkpoint
-	if err := gob.NewDecoder(bytes.NewReader(data)).Decode(&c); err != nil {
+	sum := sha256.Sum256(data[min(len(data), sha256.Size):])
+	if !bytes.Equal(sum[:], data[:min(len(data), sha256.Size)]) {
+		err = errors.New("it is not as it was written")
+	} else {
+		err = gob.NewDecoder(bytes.NewReader(data[sha256.Size:])).Decode(&c)
+	}
+	if err != nil {
 		k.Log.Warn("a checkpoint could not be read; the scan starts over", "shard", k.shard.ID, "reason", err)
 		return
 	}
@@ -135,7 +141,8 @@ func (k *worker) save() {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = replaceFile(path, b.Bytes())
+		sum := sha256.Sum256(b.Bytes())
+		err = replaceFile(path, append(sum[:], b.Bytes()...))
 	}
 	if err != nil {
 		k.Log.Warn("the place in the scan could not be written down", "shard", k.shard.ID, "reason", err)

@@ -68,7 +68,9 @@ func (k *worker) watchHealth(ctx context.Context) error {
 	acts := k.Mode == Execute
 	hold := append(linesOf(k.HoldWhen, acts), throttle.Line{Signal: signalPaused})
 	k.health = throttle.NewHealth(hold, linesOf(k.StopWhen, acts))
-	sampler := topology.NewSampler(k.shard)
+	k.mu.Lock()
+	sampler := topology.NewSampler(k.shard, k.replicaCounts[k.shard.ID])
+	k.mu.Unlock()
 	if err := k.sample(ctx, sampler); err != nil {
 		return err
 	}
@@ -76,16 +78,24 @@ func (k *worker) watchHealth(ctx context.Context) error {
 	go func() {
 		tick := time.NewTicker(sampleEvery)
 		defer tick.Stop()
+		failed := 0
 		for {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
 				return
 			}
-			// That there is no talking to the server is for the worker to find
-			// out: it would else be held here for good.
-			if err := k.sample(ctx, sampler); err != nil {
-				k.health.Take(nil, time.Now())
+			err := k.sample(ctx, sampler)
+			if failed++; err == nil || ctx.Err() != nil {
+				failed = 0
+				continue
+			}
+			// What held goes on to hold: a command that is sent to a server that
+			// stands still is carried out when it goes on. In the end the work
+			// ends with the error.
+			k.health.TakeOwn(k.ownVitals(time.Now()), time.Now())
+			if failed >= 3 {
+				k.health.Lose(err)
 			}
 		}
 	}()
@@ -107,6 +117,9 @@ func (k *worker) sample(ctx context.Context, sampler *topology.Sampler) error {
 	for signal, v := range k.ownVitals(time.Now()) {
 		vitals[signal] = v
 	}
+	k.mu.Lock()
+	k.replicaCounts[k.shard.ID] = sampler.Replicas()
+	k.mu.Unlock()
 	begun, ended := k.health.Take(vitals, time.Now())
 	for _, reason := range begun {
 		k.Log.Warn("held", "job", k.Job.Name, "shard", k.shard.ID, "reason", reason)

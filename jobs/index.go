@@ -98,7 +98,7 @@ func (k *worker) pruneOne(ctx context.Context, workers []*worker, key *scanner.K
 		return err
 	}
 	r, err := k.del.PruneIndex(ctx, ix, func(ctx context.Context, entries []deleter.Entry) ([]bool, error) {
-		return k.removeEntries(ctx, workers, key, entries)
+		return k.removeEntries(ctx, workers, ix, key, entries)
 	})
 	k.outcome(&r, key)
 	return errors.Join(err, k.Audit.Results([]Entry{k.result(&r)}))
@@ -107,20 +107,36 @@ func (k *worker) pruneOne(ctx context.Context, workers []*worker, key *scanner.K
 // removeEntries removes the keys that entries of an index stand for, each on
 // the shard that has it, and tells with which entries it is done. An entry
 // that names the index itself does not take it along.
-func (k *worker) removeEntries(ctx context.Context, workers []*worker, index *scanner.Key, entries []deleter.Entry) ([]bool, error) {
-	w := k.run
+//
+// Right before each key goes, the index is asked once more: between the answer
+// and the act is one round trip, and no more.
+func (x *worker) removeEntries(ctx context.Context, workers []*worker, ix deleter.Index, index *scanner.Key, entries []deleter.Entry) ([]bool, error) {
+	w := x.run
+	entryOf := map[string]deleter.Entry{}
+	still := func(ctx context.Context, orders []deleter.Order) ([]bool, error) {
+		asked := make([]deleter.Entry, len(orders))
+		for i := range orders {
+			asked[i] = entryOf[orders[i].Key]
+		}
+		stands, err := x.del.Returned(ctx, ix, asked)
+		for i := range stands {
+			stands[i] = !stands[i]
+		}
+		return stands, err
+	}
 	settled := map[string]bool{}
 	byWorker := map[*worker][]Named{}
 	names := make([][]string, len(entries))
 	for i, e := range entries {
 		for _, template := range w.Job.Action.PruneIndex.Also {
-			n := Named{Name: strings.ReplaceAll(template, config.EntryMark, e.Name), DB: k.shard.DB}
+			n := Named{Name: strings.ReplaceAll(template, config.EntryMark, e.Name), DB: x.shard.DB}
 			names[i] = append(names[i], n.Name)
+			entryOf[n.Name] = e
 			home := route(workers, n)
 			switch {
 			case n.Name == index.Name:
 				settled[n.Name] = true
-				k.outcome(&deleter.Result{Order: deleter.Order{Key: n.Name}, Outcome: deleter.Protected, Reason: "it is the index"}, index)
+				x.outcome(&deleter.Result{Order: deleter.Order{Key: n.Name}, Outcome: deleter.Protected, Reason: "it is the index"}, index)
 			case home != nil:
 				byWorker[home] = append(byWorker[home], n)
 			default:
@@ -132,7 +148,11 @@ func (k *worker) removeEntries(ctx context.Context, workers []*worker, index *sc
 	for k, all := range byWorker {
 		k.settled = func(r *deleter.Result) { settled[r.Order.Key] = r.Outcome != deleter.Failed }
 		for page := range slices.Chunk(all, auditPage) {
-			k.do(ctx, func(ctx context.Context) error { return k.actNamed(ctx, page) })
+			k.do(ctx, func(ctx context.Context) error {
+				k.del.Guard(still)
+				defer k.del.Guard(nil)
+				return k.actNamed(ctx, page)
+			})
 		}
 		k.settled = nil
 		errs = append(errs, k.err)

@@ -58,7 +58,11 @@ func (w *run) walkAll(ctx context.Context, workers []*worker) []*worker {
 // the end, or failed in a way that no other attempt would mend.
 func (w *run) whole(ctx context.Context, workers []*worker) bool {
 	// What could not be reached from the beginning is not waited for.
-	mend := func(k *worker) bool { return k.shard.Err == nil && mendable(k.err) }
+	// Nor is anything mended where idle times decide: a server that came later
+	// knows nothing of the reads that one saw which is no more.
+	mend := func(k *worker) bool {
+		return k.shard.Err == nil && mendable(k.err) && w.Job.Select.IdleOver == 0
+	}
 	if slices.ContainsFunc(workers, mend) {
 		return false
 	}
@@ -192,6 +196,7 @@ func (w *run) replace(workers []*worker, top *topology.Topology) (all, pending [
 			continue
 		}
 		k := newWorker(w, s)
+		k.heir = true
 		all, pending = append(all, k), append(pending, k)
 		w.Progress.KeysTotal.Add(max(0, s.Keys))
 	}
@@ -207,6 +212,9 @@ func (w *run) replace(workers []*worker, top *topology.Topology) (all, pending [
 // retire puts a worker aside whose tables don't count any more. What it did
 // stays done, and counts against the limits of those that take over.
 func (w *run) retire(k *worker, heirs []*worker) {
+	if k.reader != nil {
+		k.arrived() // its place is no place to go on from
+	}
 	k.close()
 	for _, h := range heirs {
 		if h.shard.ID == k.shard.ID || overlap(h.shard.Slots, k.shard.Slots) {

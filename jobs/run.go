@@ -142,11 +142,12 @@ type run struct {
 	cancel  context.CancelCauseFunc
 	keysErr error // of Keys
 
-	mu        sync.Mutex // guards what follows
-	summary   *Summary
-	tally     *tally
-	databases map[int]error // by number, of those without keys: why they are none
-	streamErr error
+	mu            sync.Mutex     // guards what follows
+	replicaCounts map[string]int // the most there were, by shard
+	summary       *Summary
+	tally         *tally
+	databases     map[int]error // by number, of those without keys: why they are none
+	streamErr     error
 }
 
 // Run carries out one request. The summary tells what was done also where an
@@ -164,7 +165,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 		budget:  throttle.NewBudget(r.Pace.CommandsPerSecond, 0, 0),
 		removal: throttle.NewBudget(0, r.Pace.ElementsPerSecond, int64(r.Pace.BytesPerSecond)),
 		allow:   &allowance{limits: q.Job.Limits},
-		summary: newSummary(q), databases: map[int]error{},
+		summary: newSummary(q), databases: map[int]error{}, replicaCounts: map[string]int{},
 		tally: newTally(q.Top, ranking(q)),
 	}
 	defer r.Control.begin(w)()

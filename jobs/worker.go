@@ -39,6 +39,7 @@ type worker struct {
 	from     uint64              // where the walk begins
 	cursor   uint64              // everything before it is done
 	behind   int64               // keys that were scanned up to there
+	heir     bool                // takes over from a worker of this run
 	saved    time.Time           // when that was last written down
 	indexes  indexes             // of a run that prunes them
 	settled  func(*deleter.Result)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -43,6 +44,7 @@ type Health struct {
 	hold, stop []Line
 
 	mu      sync.Mutex
+	lost    error           // there is no talking to the server
 	seen    map[string]bool // signals that could be read once
 	reasons map[string]string
 	fatal   string
@@ -64,11 +66,17 @@ func NewHealth(hold, stop []Line) *Health {
 // work, in words.
 //
 // A signal that was never shown is unknown and holds nothing. One that was
-// and is not any more holds: nobody knows what it would say. Nil vitals are
-// no answer at all, and hold nothing: the work is to find that out.
+// and is not any more holds: nobody knows what it would say.
 func (h *Health) Take(v Vitals, now time.Time) (begun, ended []string) {
+	return h.take(v, now, false)
+}
+
+func (h *Health) take(v Vitals, now time.Time, asItWas bool) (begun, ended []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if !asItWas {
+		h.lost = nil
+	}
 	passed := now.Sub(h.last)
 	if h.last.IsZero() {
 		passed = 0
@@ -83,7 +91,10 @@ func (h *Health) Take(v Vitals, now time.Time) (begun, ended []string) {
 		switch {
 		case known && r.Value > line.Limit:
 			reasons[line.Signal] = inWords(r, line)
-		case v != nil && !known && h.seen[line.Signal]:
+			if asItWas && math.IsInf(r.Value, 1) {
+				reasons[line.Signal] = r.Words
+			}
+		case !known && h.seen[line.Signal]:
 			reasons[line.Signal] = line.Signal + " can no longer be read"
 		}
 	}
@@ -104,7 +115,7 @@ func (h *Health) Take(v Vitals, now time.Time) (begun, ended []string) {
 		}
 	}
 	for _, line := range h.stop {
-		if r, known := v[line.Signal]; known && r.Value > line.Limit && h.fatal == "" {
+		if r, known := v[line.Signal]; known && r.Value > line.Limit && !math.IsInf(r.Value, 1) && h.fatal == "" {
 			h.fatal = inWords(r, line)
 		}
 	}
@@ -114,6 +125,35 @@ func (h *Health) Take(v Vitals, now time.Time) (begun, ended []string) {
 	slices.Sort(begun)
 	slices.Sort(ended)
 	return begun, ended
+}
+
+// TakeOwn judges signals that are not the server's, while the server does not
+// answer: what it said last goes on to hold.
+func (h *Health) TakeOwn(own Vitals, now time.Time) (begun, ended []string) {
+	h.mu.Lock()
+	v := Vitals{}
+	for signal := range h.seen { // as it was
+		if reason := h.reasons[signal]; reason != "" {
+			v[signal] = Reading{Value: math.Inf(1), Words: reason}
+		} else {
+			v[signal] = Reading{Value: math.Inf(-1)}
+		}
+	}
+	for signal, r := range own {
+		v[signal] = r
+	}
+	h.mu.Unlock()
+	return h.take(v, now, true)
+}
+
+// Lose makes work that is held end with an error: the server does not answer,
+// and what holds it may never be over. Found again, the server holds as before.
+func (h *Health) Lose(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost = err
+	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
 func inWords(r Reading, line Line) string {
@@ -132,13 +172,15 @@ func inWords(r Reading, line Line) string {
 func (h *Health) Wait(ctx context.Context) error {
 	for {
 		h.mu.Lock()
-		fatal, held, changed := h.fatal, len(h.reasons) > 0, h.changed
+		fatal, held, changed, lost := h.fatal, len(h.reasons) > 0, h.changed, h.lost
 		h.mu.Unlock()
 		switch {
 		case fatal != "":
 			return fmt.Errorf("%w: %s", ErrCritical, fatal)
 		case !held:
 			return ctx.Err()
+		case lost != nil:
+			return fmt.Errorf("held, and the server does not answer: %w", lost)
 		}
 		select {
 		case <-changed:
@@ -172,8 +214,12 @@ func (h *Health) Holds() []Hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []Hold
-	for _, hold := range h.holds {
-		out = append(out, *hold)
+	for signal, hold := range h.holds {
+		sum := *hold
+		if h.reasons[signal] != "" { // it goes on
+			sum.Took += time.Since(h.last)
+		}
+		out = append(out, sum)
 	}
 	slices.SortFunc(out, func(a, b Hold) int { return strings.Compare(a.Signal, b.Signal) })
 	return out

@@ -59,9 +59,14 @@ func TestHealth(t *testing.T) {
 			t.Errorf("unknown: %v", u)
 		}
 
-		h.Take(Vitals{"lag": lag(7)}, time.Now())
-		if h.Take(nil, time.Now()); len(h.Reasons()) > 0 {
-			t.Errorf("held by a server that does not answer: %q", h.Reasons())
+		// A server that does not answer holds as it did, and what people say counts.
+		h.Take(Vitals{"lag": lag(7), "snapshot": {0, ""}}, time.Now())
+		if h.TakeOwn(Vitals{"snapshot": {1, "a flag"}}, time.Now()); !slices.Equal(h.Reasons(), []string{"a flag", "replica a is behind, line 5s"}) {
+			t.Errorf("%q", h.Reasons())
+		}
+		h.Lose(errors.New("i/o timeout"))
+		if err := h.Wait(t.Context()); err == nil || errors.Is(err, ErrCritical) {
+			t.Errorf("held work of a server that is gone: %v", err)
 		}
 
 		h.Take(Vitals{"lag": lag(61), "snapshot": {0, ""}}, time.Now())

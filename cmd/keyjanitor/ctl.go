@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -106,18 +107,25 @@ func (p process) controlDir(c *cli.Context) (string, error) {
 }
 
 // found is the processes that are meant, at least one.
-func (p process) found(c *cli.Context) (dir string, pids []int, err error) {
-	if dir, err = p.controlDir(c); err != nil {
-		return "", nil, err
+func (p process) found(c *cli.Context) (all []web.Process, err error) {
+	dir, err := p.controlDir(c)
+	if err != nil {
+		return nil, err
 	}
-	if c.IsSet("pid") {
-		return dir, []int{c.Int("pid")}, nil
+	all, err = web.Processes(c.Context, dir)
+	if err != nil {
+		return nil, err
 	}
-	pids, err = web.Processes(c.Context, dir)
-	if err == nil && len(pids) == 0 {
-		err = fmt.Errorf("nothing runs with the state directory %s", dir)
+	if pid := c.Int("pid"); c.IsSet("pid") {
+		all = slices.DeleteFunc(all, func(p web.Process) bool { return p.Status.PID != pid })
+		if len(all) == 0 {
+			return nil, usagef("--pid: no process %d runs with the state directory %s; see ctl status", pid, dir)
+		}
 	}
-	return dir, pids, err
+	if len(all) == 0 {
+		return nil, fmt.Errorf("nothing runs with the state directory %s", dir)
+	}
+	return all, nil
 }
 
 func (p process) ctlStatus(c *cli.Context) error {
@@ -125,17 +133,13 @@ func (p process) ctlStatus(c *cli.Context) error {
 	if format != "table" && format != "json" {
 		return usagef("--format: ctl writes table or json, not %q", format)
 	}
-	dir, pids, err := p.found(c)
+	found, err := p.found(c)
 	if err != nil {
 		return err
 	}
 	all := []web.Status{}
-	for _, pid := range pids {
-		s, err := web.Ask(c.Context, dir, pid, "/status", nil)
-		if err != nil {
-			return fmt.Errorf("process %d: %w", pid, err)
-		}
-		all = append(all, s)
+	for _, f := range found {
+		all = append(all, f.Status)
 	}
 	if format == "json" {
 		out := json.NewEncoder(p.stdout)
@@ -152,16 +156,16 @@ func (p process) ctlStatus(c *cli.Context) error {
 
 // tell sends what changes something to the one process that is meant.
 func (p process) tell(c *cli.Context, what string, form url.Values) error {
-	dir, pids, err := p.found(c)
+	found, err := p.found(c)
 	if err != nil {
 		return err
 	}
-	if len(pids) > 1 {
-		return usagef("%d processes run with the state directory %s; write --pid N, and see ctl status", len(pids), dir)
+	if len(found) > 1 {
+		return usagef("%d processes run with this state directory; write --pid N, and see ctl status", len(found))
 	}
-	s, err := web.Ask(c.Context, dir, pids[0], "/"+what, strings.NewReader(form.Encode()))
+	s, err := web.Ask(c.Context, found[0].Socket, "/"+what, strings.NewReader(form.Encode()))
 	if err != nil {
-		return fmt.Errorf("process %d: %w", pids[0], err)
+		return fmt.Errorf("process %d: %w", found[0].Status.PID, err)
 	}
 	return writeStatus(p.stdout, s)
 }

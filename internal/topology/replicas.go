@@ -45,8 +45,8 @@ func uptime(ctx context.Context, c *redis.Client) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// Replicas connects to the replicas of the shard's node, as the node names
-// them, each checked to be a replica. One that can't be reached is an error:
+// Replicas connects to the replicas of the shard's node, and to theirs, as they
+// are named by the nodes, each checked to be a replica. One that can't be reached is an error:
 // what it knows is then unknown.
 //
 // Sends: INFO replication to the primary; INFO server, INFO replication and,
@@ -57,8 +57,15 @@ func (s *Shard) Replicas(ctx context.Context) ([]*Replica, error) {
 		return nil, fmt.Errorf("ask for the replicas: %w", err)
 	}
 	var out []*Replica
-	for _, addr := range replicaAddrs(parseInfo(text)) {
-		r, err := s.replica(ctx, addr)
+	seen := map[string]bool{}
+	for left := replicaAddrs(parseInfo(text)); len(left) > 0; left = left[1:] {
+		addr := left[0]
+		if seen[addr] {
+			continue
+		}
+		seen[addr] = true
+		r, more, err := s.replica(ctx, addr)
+		left = append(left, more...)
 		if err != nil {
 			for _, r := range out {
 				r.Close()
@@ -87,7 +94,8 @@ func replicaAddrs(fields map[string]string) []string {
 	}
 }
 
-func (s *Shard) replica(ctx context.Context, addr string) (*Replica, error) {
+// replica connects to one, and says which replicas it has itself.
+func (s *Shard) replica(ctx context.Context, addr string) (_ *Replica, more []string, _ error) {
 	o := s.dialer.options(addr, s.DB)
 	if s.Server.Cluster {
 		// Without it a replica in a cluster answers each key with MOVED.
@@ -97,15 +105,17 @@ func (s *Shard) replica(ctx context.Context, addr string) (*Replica, error) {
 	var err error
 	if r.Uptime, err = uptime(ctx, r.client); err == nil {
 		var text string
-		if text, err = r.client.Info(ctx, "replication").Result(); err == nil && parseInfo(text)["role"] != RoleSlave {
+		text, err = r.client.Info(ctx, "replication").Result()
+		info := parseInfo(text)
+		if more = replicaAddrs(info); err == nil && info["role"] != RoleSlave {
 			err = fmt.Errorf("%w: it is no replica", ErrRole)
 		}
 	}
 	if err != nil {
 		r.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return r, nil
+	return r, more, nil
 }
 
 // LazyExpire reports whether the server frees keys that expire in the

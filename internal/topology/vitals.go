@@ -46,8 +46,12 @@ type Sampler struct {
 	aofBase  int64 // size of the AOF when the run began, or after a rewrite
 }
 
-// NewSampler returns a sampler of the shard's server.
-func NewSampler(s *Shard) *Sampler { return &Sampler{shard: s} }
+// NewSampler returns a sampler of the shard's server, which is known to have
+// had so many replicas.
+func NewSampler(s *Shard, replicas int) *Sampler { return &Sampler{shard: s, replicas: replicas} }
+
+// Replicas is the most replicas that were seen.
+func (m *Sampler) Replicas() int { return m.replicas }
 
 // pings of which the median counts.
 const pingsPerSample = 3

@@ -6,6 +6,7 @@ package web
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,9 +15,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/keyjanitor/keyjanitor/jobs"
 )
@@ -53,15 +55,18 @@ func (s *Server) Listen(stateDir string) error {
 		return err
 	}
 	s.started = time.Now()
-	s.path = filepath.Join(dir, strconv.Itoa(os.Getpid()))
-	// A process of our number that died may have left one.
-	if err := os.Remove(s.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	listener, err := net.Listen("unix", s.path)
+	// Not by the process' number: in containers each has the same.
+	s.path = filepath.Join(dir, rand.Text())
+	short, done, err := reachable(s.path)
 	if err != nil {
 		return fmt.Errorf("control socket: %w", err)
 	}
+	defer done()
+	listener, err := net.Listen("unix", short)
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	if err := os.Chmod(s.path, 0o600); err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -75,7 +80,23 @@ func (s *Server) Close() error {
 	if s.http == nil {
 		return nil
 	}
-	return s.http.Close()
+	return errors.Join(s.http.Close(), os.Remove(s.path))
+}
+
+// longestSocket is how long the path of a socket may be, on any system.
+const longestSocket = 100
+
+// reachable is a path of the socket that is not too long: on Linux there is
+// one by way of the open folder, until done is called.
+func reachable(path string) (short string, done func(), err error) {
+	if len(path) <= longestSocket {
+		return path, func() {}, nil
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)), func() { _ = dir.Close() }, nil
 }
 
 // Status is what the process says about itself now.
@@ -97,7 +118,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("POST /pause", func(w http.ResponseWriter, r *http.Request) {
 		why := "paused by an operator"
 		if reason := r.FormValue("reason"); reason != "" {
-			why += ": " + reason
+			why += ": " + strings.ToValidUTF8(strings.Map(printable, reason), "?")
 		}
 		s.Control.Pause(why)
 		answer(w, nil)
@@ -131,11 +152,23 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
+// printable leaves out of a text what a terminal would obey.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return '?'
+}
+
 // Ask sends one request to the process whose socket it is, and returns what
 // it says of itself afterwards. Values are a form; nil for GET.
-func Ask(ctx context.Context, stateDir string, pid int, path string, form io.Reader) (Status, error) {
+func Ask(ctx context.Context, socket, path string, form io.Reader) (Status, error) {
 	var s Status
-	socket := filepath.Join(socketDir(stateDir), strconv.Itoa(pid))
+	socket, closeDir, err := reachable(socket)
+	if err != nil {
+		return s, err
+	}
+	defer closeDir()
 	client := &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", socket)
@@ -166,21 +199,29 @@ func Ask(ctx context.Context, stateDir string, pid int, path string, form io.Rea
 	return s, json.Unmarshal(body, &s)
 }
 
-// Processes are the numbers of those that answer in a state directory.
-func Processes(ctx context.Context, stateDir string) ([]int, error) {
+// Process is one that answers.
+type Process struct {
+	Socket string
+	Status Status
+}
+
+// Processes are those that answer in a state directory. What a process that
+// died left there is removed.
+func Processes(ctx context.Context, stateDir string) ([]Process, error) {
 	entries, err := os.ReadDir(socketDir(stateDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	var pids []int
+	var out []Process
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		if _, err := Ask(ctx, stateDir, pid, "/status", nil); err == nil {
-			pids = append(pids, pid)
+		socket := filepath.Join(socketDir(stateDir), e.Name())
+		s, err := Ask(ctx, socket, "/status", nil)
+		switch {
+		case err == nil:
+			out = append(out, Process{socket, s})
+		case errors.Is(err, syscall.ECONNREFUSED):
+			_ = os.Remove(socket) // nobody listens any more
 		}
 	}
-	return pids, nil
+	return out, nil
 }
