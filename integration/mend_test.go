@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -166,6 +167,100 @@ func TestResume(t *testing.T) {
 			t.Errorf("places are left: %v", places)
 		}
 	})
+}
+
+// TestResumeEdited: a place that is not as it was written is none.
+func TestResumeEdited(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, b serverBinary) {
+		d := standalone(t, b)
+		seed(t, d, 3000)
+		o := newOperator(t)
+		flags := args("scan", "--url", d.url(), "--format", "json", "--state-dir", "state")
+		first := o.start(t, append(flags, "--commands-per-second", "3000")...)
+		var places []string
+		eventually(t, 30*time.Second, "the place in the scan is on disk", func() bool {
+			places, _ = filepath.Glob(filepath.Join(o.dir, "state", "checkpoints", "[0-9a-f]*"))
+			return len(places) > 0 || first.ended()
+		})
+		first.signal(syscall.SIGKILL)
+		first.wait()
+		for _, place := range places {
+			data, err := os.ReadFile(place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[len(data)/2] ^= 1
+			if err := os.WriteFile(place, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := o.run(t, append(flags, "--resume")...).exit(0).summary()
+		if s.KeysScanned != d.size(t) || strings.Contains(strings.Join(s.Notes, "\n"), "went on from") {
+			s.from.error("%d keys scanned of %d, notes %q", s.KeysScanned, d.size(t), s.Notes)
+		}
+	})
+}
+
+// TestCountsAfterMending: a run whose connections are cut goes on, and counts
+// what it did once.
+func TestCountsAfterMending(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, b serverBinary) {
+		d := standalone(t, b)
+		m := d.masters[0]
+		l := newLoader(t, m.addr, 0)
+		const lists, each = 3000, 20
+		for i := range lists {
+			args := []string{"RPUSH", fmt.Sprint("l:", i)}
+			for j := range each {
+				args = append(args, fmt.Sprint(j))
+			}
+			l.cmd(args...)
+		}
+		l.close()
+		o := newOperator(t)
+		o.file(t, "c.yaml", fmt.Sprintf("targets: {here: {addresses: [%q]}}\njobs:\n  - name: short\n    target: here\n"+
+			"    select: {prefix: [\"l:\"]}\n    action: {trim: {keep: 5, keep_end: tail}}\n    mode: execute\n"+
+			"pace: {commands_per_second: 9000}\n", m.addr))
+		r := o.start(t, "run", "--config", "c.yaml", "--all", "--format", "json")
+		trimmed := func() (n int64) {
+			for _, v := range m.pipeline(t, 0, func(p redis.Pipeliner) {
+				for i := range lists {
+					p.Do(t.Context(), "LLEN", fmt.Sprint("l:", i))
+				}
+			}) {
+				if v.(int64) == 5 {
+					n++
+				}
+			}
+			return n
+		}
+		eventually(t, 30*time.Second, "some are trimmed", func() bool { return trimmed() > 100 || r.ended() })
+		for _, line := range strings.Split(fmt.Sprint(m.do(t, 0, "CLIENT", "LIST")), "\n") {
+			// Every connection but the test's own.
+			if addr := field(line, "addr"); addr != "" && !strings.Contains(line, "cmd=client") {
+				_ = m.client(0).Do(t.Context(), "CLIENT", "KILL", addr).Err() // it may be gone
+			}
+		}
+		res := r.wait().exit(0, 3)
+		s := res.runs()["short"]
+		// What a lost reply was about may be told as failed.
+		n, failed := trimmed(), s.Outcomes["failed"]
+		if got := s.Outcomes["trimmed"]; n != lists || got > n || got+failed < n {
+			res.error("%d are trimmed, %d told, %d failed", n, got, failed)
+		}
+	})
+}
+
+// field is one field of a line of CLIENT LIST.
+func field(line, name string) string {
+	for f := range strings.FieldsSeq(line) {
+		if v, ok := strings.CutPrefix(f, name+"="); ok {
+			return v
+		}
+	}
+	return ""
 }
 
 // TestParts: workers that share out the shards miss none, and their reports

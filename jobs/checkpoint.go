@@ -149,25 +149,22 @@ func (k *worker) save() {
 	}
 }
 
+// unfinished is what a checkpoint is called until it is whole: always the
+// same, so that a run that is killed leaves one at most.
+func unfinished(path string) string { return path + ".new" }
+
 // replaceFile writes a file that is there as a whole or not at all.
 func replaceFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".checkpoint-*")
-	if err != nil {
+	if err := os.WriteFile(unfinished(path), data, 0o600); err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return os.Rename(unfinished(path), path)
 }
 
 // arrived removes the place of a scan that came to its end.
 func (k *worker) arrived() {
 	if k.keepsPlace() {
-		_ = os.Remove(k.place()) // a place that is left is only of use to nobody
+		place := k.place()
+		_, _ = os.Remove(place), os.Remove(unfinished(place)) // neither may be there
 	}
 }
