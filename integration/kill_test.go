@@ -29,6 +29,9 @@ var killScenes = []killScene{
 	{name: "trims", flags: []string{"--action", "trim", "--keep", strconv.Itoa(killKeep), "--keep-end", "tail"}, trims: true},
 }
 
+// killExpiry is when the victims expire that have a TTL, in Unix seconds.
+var killExpiry = strconv.FormatInt(time.Now().Add(24*time.Hour).Unix(), 10)
+
 // The keys of a killed run: those that its rule selects, those that an earlier
 // run kept and that are due, and those that are none of its business.
 const (
@@ -146,7 +149,7 @@ func (k *killed) load(t *testing.T) {
 		name := fmt.Sprintf("new:%s:%d", kind, i)
 		l.fill(kind, name, n)
 		if i%2 == 0 {
-			l.cmd("EXPIRE", name, "86400")
+			l.cmd("EXPIREAT", name, killExpiry) // at each load the same
 		}
 		k.victims = append(k.victims, keyID{k.db, name})
 	}
