@@ -3,9 +3,14 @@ package integration
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Scenes of what comes back, or goes away, while a run waits.
@@ -113,6 +118,101 @@ func TestIdleReplicaDies(t *testing.T) {
 		s.complete(false)
 		if after := d.size(t); after == 0 || left-after > 500 {
 			s.from.error("%d keys were there when the replica died, %d soon after, and %d in the end", dead, left, after)
+		}
+	})
+}
+
+// TestResumedRunTellsItsOwn: a job that was stopped in mid-drain goes on, and
+// tells what it did itself, and nothing of what the first run did.
+func TestResumedRunTellsItsOwn(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, b serverBinary) {
+		d := standalone(t, b)
+		m := d.masters[0]
+		load(t, d, 0, "hash", "big", 40_000)
+		bystand(t, d, 0, 50)
+		o := newOperator(t)
+		config := func(pace string) {
+			o.file(t, "c.yaml", fmt.Sprintf("targets: {here: {addresses: [%q]}}\npace: {elements_per_second: %s}\njobs:\n  - name: drain\n    target: here\n"+
+				"    select: {prefix: [\"big\"]}\n    action: {delete: {method: drain}}\n    mode: execute\n", m.addr, pace))
+		}
+		config("5000")
+		first := o.start(t, "run", "--config", "c.yaml", "--all", "--format", "json")
+		left := func() (n int64) {
+			for _, name := range m.names(t, 0) {
+				if isTrash(name) {
+					n = m.doInt(t, 0, "HLEN", name)
+				}
+			}
+			return n
+		}
+		eventually(t, 30*time.Second, "the drain has begun", func() bool { n := left(); return n > 0 && n < 40_000 || first.ended() })
+		first.signal(syscall.SIGTERM)
+		first.wait().exit(143)
+		rest := left()
+		config("1000000")
+		s := o.run(t, "run", "--config", "c.yaml", "--all", "--format", "json").exit(0).runs()["drain"]
+		s.outcomes(map[string]int64{"finished": 1})
+		if s.ElementsRemoved == nil || *s.ElementsRemoved != rest {
+			s.from.error("elements_removed is not %d", rest)
+		}
+		s.complete(true)
+	})
+}
+
+// TestStalledWhileHeld: a server that stands still for a while does not let a
+// run go on that people hold.
+func TestStalledWhileHeld(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, b serverBinary) {
+		flag := filepath.Join(t.TempDir(), "hold")
+		h := drainSlowly(t, standalone(t, b), fmt.Sprintf("hold_when: {flag_file: %q}", flag))
+		if err := os.WriteFile(flag, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.holds("the flag file " + flag + " is there")
+		before := h.left()
+		p := h.d.masters[0].cmd.Process
+		_ = p.Signal(syscall.SIGSTOP)
+		time.Sleep(7 * time.Second) // longer than a sample waits for its answer
+		_ = p.Signal(syscall.SIGCONT)
+		time.Sleep(2 * time.Second)
+		if after := h.left(); after != before {
+			t.Errorf("%d fields were removed while the flag file was there", before-after)
+		}
+		h.run.signal(syscall.SIGTERM)
+		<-h.run.done
+	})
+}
+
+// TestTrimManyConsumers: what consumers have pending is asked of the first
+// entry, not of all of them.
+func TestTrimManyConsumers(t *testing.T) {
+	eachServerThat(t, serverBinary.hasStreams, "has no streams", func(t *testing.T, b serverBinary) {
+		d := standalone(t, b, noUnlinkOn(b)...)
+		m := d.masters[0]
+		const entries, consumers = 12_000, 10_000
+		m.pipeline(t, 0, func(p redis.Pipeliner) {
+			for i := range entries {
+				p.Do(t.Context(), "XADD", "s", fmt.Sprintf("%d-0", i+1), "f", "v")
+			}
+			p.Do(t.Context(), "XGROUP", "CREATE", "s", "g", "0")
+		})
+		m.pipeline(t, 0, func(p redis.Pipeliner) {
+			for i := range consumers {
+				p.Do(t.Context(), "XREADGROUP", "GROUP", "g", fmt.Sprint("c", i), "COUNT", 1, "STREAMS", "s", ">")
+			}
+		})
+		ack := []any{"XACK", "s", "g"}
+		for i := range 5000 {
+			ack = append(ack, fmt.Sprintf("%d-0", i+1))
+		}
+		m.do(t, 0, ack...)
+		w := observe(t, d)
+		s := newOperator(t).run(t, "clean", "--url", d.url(), "--prefix", "s", "--type", "stream", "--action", "trim", "--keep", "1000", "--execute", "--format", "json").exit(0).summary()
+		w.nothingSlow(t)
+		if n := m.doInt(t, 0, "XLEN", "s"); n != entries-5000 {
+			s.from.error("%d entries are left, want %d", n, entries-5000)
 		}
 	})
 }

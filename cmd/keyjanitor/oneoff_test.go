@@ -294,3 +294,12 @@ func partOf(t *testing.T, flag string) (part jobs.Part) {
 	}
 	return part
 }
+
+// A plan says it all: what it would be read beside is refused, not ignored.
+func TestApplyRefusesWhatItWouldIgnore(t *testing.T) {
+	for _, flags := range [][]string{
+		{"--keep-for", "1h"}, {"--method", "drain"}, {"--db", "3"}, {"--prefix", "x"}, {"--all-keys"}, {"--resume"}, {"--shard", "1/2"},
+	} {
+		keyjanitor(t, append(args("clean", "--url", "redis://127.0.0.1:1", "--apply", "none.plan", "--execute"), flags...)...).exits(2, flags[0]+": the plan says")
+	}
+}

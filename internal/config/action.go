@@ -171,7 +171,7 @@ func (t *Trim) problems(types []string) []Problem {
 	const ends = "head or tail for lists, highest or lowest for sorted sets, newest for streams"
 	switch {
 	case t.Keep == nil && t.OlderThan == 0:
-		add("", "nothing says what to keep; write keep and keep_end, or older_than")
+		add("", "nothing says what to keep; write how many entries and at which keep_end, or older_than")
 		return ps
 	case t.Keep != nil && t.OlderThan != 0:
 		add("", "keep and older_than both say what to keep; write one of them")
