@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -24,6 +25,9 @@ type Gate interface {
 	Pipeline(n int) int
 	// Observe tells what a call of a kind for n elements took.
 	Observe(kind string, n int, took time.Duration)
+	// Again tells whether a step that failed may be taken again, after a wait:
+	// the server refused it for now.
+	Again(ctx context.Context, err error) bool
 }
 
 // Store is one shard's server as the deleter sees it.
@@ -187,6 +191,10 @@ func (d *Deleter) removeAll(ctx context.Context, orders []Order, how Method, don
 		replies := d.store.Remove(context.WithoutCancel(ctx), mine, how)
 		took := time.Since(start)
 		d.gate.Observe(kind, len(mine), took)
+		mine, replies, again := patient(ctx, d.gate, mine, replies)
+		if len(again) > 0 {
+			orders = slices.Concat(again, orders)
+		}
 		if err := d.report(mine, replies, how, took, done); err != nil {
 			return err
 		}
@@ -266,6 +274,35 @@ func notActed(r Result, reply Reply) Result {
 		r.Outcome, r.Reason = Changed, "it no longer meets the rule"
 	}
 	return r
+}
+
+// patient takes from orders, and from what became of them, those that the
+// server refused for now, once they may be tried again.
+func patient[R interface{ err() error }](ctx context.Context, gate Gate, orders []Order, replies []R) (mine []Order, told []R, again []Order) {
+	refused := func(r R) bool { return r.err() != nil && Fatal(r.err()) && !inDoubt(r.err()) }
+	first := slices.IndexFunc(replies, refused)
+	if first < 0 || !gate.Again(ctx, replies[first].err()) {
+		return orders, replies, nil
+	}
+	for i, r := range replies {
+		if refused(r) {
+			again = append(again, orders[i])
+		} else {
+			mine, told = append(mine, orders[i]), append(told, r)
+		}
+	}
+	return mine, told, again
+}
+
+// insist takes a step, and again as long as the server refuses it for now and
+// the gate lets us.
+func (d *Deleter) insist(ctx context.Context, step func(context.Context) Reply) Reply {
+	for {
+		r := step(context.WithoutCancel(ctx))
+		if !d.gate.Again(ctx, r.Err) || d.gate.Wait(ctx, 1, 0, 0) != nil {
+			return r
+		}
+	}
 }
 
 // settle waits, after much was unlinked, until the server has freed it: polled
@@ -372,7 +409,7 @@ func (d *Deleter) Empty(ctx context.Context, name string, r Result) (Result, err
 func (d *Deleter) setAside(ctx context.Context, o Order, name string) (Result, error) {
 	r := Result{Order: o, Method: Drain}
 	start := time.Now()
-	reply := d.store.SetAside(context.WithoutCancel(ctx), o, name)
+	reply := d.insist(ctx, func(ctx context.Context) Reply { return d.store.SetAside(ctx, o, name) })
 	r.Took = time.Since(start)
 	r.Slowest = r.Took
 	d.gate.Observe("set aside", 0, r.Took)
@@ -436,9 +473,13 @@ func (d *Deleter) empty(ctx context.Context, name string, r Result) (Result, err
 		}
 		return r, nil
 	}
-	key, err := d.store.Open(context.WithoutCancel(ctx), name)
-	if err != nil {
-		return fail(err)
+	var key *Opened
+	reply := d.insist(ctx, func(ctx context.Context) (r Reply) {
+		key, r.Err = d.store.Open(ctx, name)
+		return r
+	})
+	if reply.Err != nil {
+		return fail(reply.Err)
 	}
 	if key == nil {
 		if r.Outcome == Finished {
@@ -457,8 +498,8 @@ func (d *Deleter) empty(ctx context.Context, name string, r Result) (Result, err
 			return fail(err)
 		}
 		start := time.Now()
-		var removed int64
-		removed, done, err = key.Next(context.WithoutCancel(ctx), n)
+		removed, last, err := key.Next(context.WithoutCancel(ctx), n)
+		done = last
 		took := time.Since(start)
 		d.gate.Observe(kind, int(removed), took)
 		over = max(0, int(removed)-n)
@@ -466,7 +507,7 @@ func (d *Deleter) empty(ctx context.Context, name string, r Result) (Result, err
 		r.Elements += removed
 		r.Bytes += removed * key.Each
 		r.Slowest = max(r.Slowest, took)
-		if err != nil {
+		if err != nil && !d.gate.Again(ctx, err) {
 			return fail(err)
 		}
 	}

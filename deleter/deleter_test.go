@@ -19,6 +19,7 @@ type bench struct {
 	batch   int
 	waits   [][3]int64 // commands, elements, bytes
 	gateErr error
+	again   func(error) bool // nil: never
 
 	// The journal.
 	begun, done []string
@@ -54,6 +55,10 @@ func (b *bench) Wait(ctx context.Context, commands, elements int, bytes int64) e
 func (b *bench) Batch(string) int                   { return b.batch }
 func (b *bench) Pipeline(n int) int                 { return n }
 func (b *bench) Observe(string, int, time.Duration) {}
+
+func (b *bench) Again(_ context.Context, err error) bool {
+	return err != nil && b.again != nil && b.again(err)
+}
 
 func (b *bench) Begin(names []string) error {
 	b.begun = append(b.begun, names...)

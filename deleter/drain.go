@@ -1,6 +1,7 @@
 package deleter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,8 +145,11 @@ func (l *list) Next(ctx context.Context, n int) (int64, bool, error) {
 	trim := pipe.LTrim(ctx, l.key, int64(n), -1)
 	left := pipe.LLen(ctx, l.key)
 	_, _ = pipe.Exec(ctx)
-	if err := errors.Join(before.Err(), trim.Err(), left.Err()); err != nil {
+	if err := cmp.Or(before.Err(), trim.Err()); err != nil {
 		return 0, false, err
+	}
+	if err := left.Err(); err != nil { // it was trimmed all the same
+		return min(before.Val(), int64(n)), false, err
 	}
 	return before.Val() - left.Val(), left.Val() == 0, nil
 }
@@ -184,9 +188,6 @@ func (z *zset) Next(ctx context.Context, n int) (int64, bool, error) {
 	near, far := at(low-1), at(int64(n))
 	left := pipe.ZCard(ctx, z.key)
 	_, _ = pipe.Exec(ctx)
-	if err := errors.Join(near.Err(), far.Err(), left.Err()); err != nil {
-		return 0, false, err
-	}
 	var count int64
 	if removed != nil {
 		if err := removed.Err(); err != nil {
@@ -195,6 +196,10 @@ func (z *zset) Next(ctx context.Context, n int) (int64, bool, error) {
 		count = removed.Val()
 	}
 	z.upTo, z.planned = "", n
+	if err := cmp.Or(near.Err(), far.Err(), left.Err()); err != nil {
+		z.planned = 0 // the next step only looks
+		return count, false, err
+	}
 	switch {
 	case len(far.Val()) < 2: // no more than n are left
 		z.upTo = "+inf"

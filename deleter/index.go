@@ -147,28 +147,35 @@ type pruning struct {
 	r      *Result
 }
 
-// timed makes one call of about n elements through the gate.
+// timed makes one call of about n elements through the gate, and again as long
+// as the server refuses it for now.
 func (p *pruning) timed(ctx context.Context, kind string, commands, n int, call func(context.Context) error) error {
-	if err := p.gate.Wait(ctx, commands, n, 0); err != nil {
-		return err
+	for {
+		if err := p.gate.Wait(ctx, commands, n, 0); err != nil {
+			return err
+		}
+		start := time.Now()
+		err := call(context.WithoutCancel(ctx))
+		took := time.Since(start)
+		p.gate.Observe(kind, n, took)
+		p.r.Took += took
+		p.r.Slowest = max(p.r.Slowest, took)
+		if err == nil || !p.gate.Again(ctx, err) {
+			return err
+		}
 	}
-	start := time.Now()
-	err := call(context.WithoutCancel(ctx))
-	took := time.Since(start)
-	p.gate.Observe(kind, n, took)
-	p.r.Took += took
-	p.r.Slowest = max(p.r.Slowest, took)
-	return err
 }
 
 // finish does what an earlier run left to do.
 func (p *pruning) finish(ctx context.Context) error {
 	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
 		var entries []Entry
+		next := cursor
 		err := p.timed(ctx, "list index", 1, p.gate.Batch("list index"), func(ctx context.Context) (err error) {
-			entries, cursor, err = p.o.Pruner.Waiting(ctx, p.ix, cursor, p.gate.Batch("list index"))
+			entries, next, err = p.o.Pruner.Waiting(ctx, p.ix, cursor, p.gate.Batch("list index"))
 			return err
 		})
+		cursor = next
 		if err == nil {
 			err = p.settle(ctx, entries)
 		}
@@ -184,10 +191,12 @@ func (p *pruning) walk(ctx context.Context) error {
 	idle := 0 // pages in a row of which nothing could be moved
 	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
 		var old []Entry
+		next := cursor
 		err := p.timed(ctx, "list index", 1, p.gate.Batch("list index"), func(ctx context.Context) (err error) {
-			old, cursor, err = p.o.Pruner.Old(ctx, p.ix, cursor, p.gate.Batch("list index"))
+			old, next, err = p.o.Pruner.Old(ctx, p.ix, cursor, p.gate.Batch("list index"))
 			return err
 		})
+		cursor = next
 		if err != nil {
 			return err
 		}

@@ -73,6 +73,8 @@ func (d *Deleter) inPlaceOne(ctx context.Context, o Order) (Result, error) {
 			r.Bytes += removed * each
 		case step.Status == Rehearsed:
 			return Result{Order: o, Method: InPlace, Outcome: WouldAct}, nil
+		case step.Err != nil && d.gate.Again(ctx, step.Err):
+			continue
 		case step.Err != nil:
 			r.Outcome, r.Reason = Failed, reason(step.Err)
 			if Fatal(step.Err) {

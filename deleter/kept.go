@@ -51,7 +51,7 @@ func (d *Deleter) keepAll(ctx context.Context, orders []Order, done func(Result)
 			return fmt.Errorf("set aside: no run could read the trash name %q", name)
 		}
 		start := time.Now()
-		reply := d.store.SetAside(context.WithoutCancel(ctx), pinned(o), name)
+		reply := d.insist(ctx, func(ctx context.Context) Reply { return d.store.SetAside(ctx, pinned(o), name) })
 		took := time.Since(start)
 		d.gate.Observe("set aside", 1, took)
 		r := Result{Order: o, Method: Keep, Took: took, Slowest: took}
@@ -87,7 +87,7 @@ func (d *Deleter) Purge(ctx context.Context, name string) (Result, error) {
 		if err := d.o.Journal.Begin([]string{draining}); err != nil {
 			return Result{}, fmt.Errorf("write the trash journal: %w", err)
 		}
-		reply := d.o.Keeper.Move(context.WithoutCancel(ctx), name, draining)
+		reply := d.insist(ctx, func(ctx context.Context) Reply { return d.o.Keeper.Move(ctx, name, draining) })
 		if reply.Status != Acted {
 			r = notActed(r, reply)
 			if inDoubt(reply.Err) {
@@ -143,14 +143,15 @@ func (d *Deleter) Restore(ctx context.Context, name, as string, swap bool) (Resu
 		due = least
 	}
 	start := time.Now()
-	reply := d.o.Keeper.GiveBack(context.WithoutCancel(ctx), name, as, t.TTL, func(ttl int64) string {
+	aside := func(ttl int64) string {
 		if !swap {
 			return ""
 		}
 		name := d.o.Namer.kept(d.o.Job, as, due, ttl)
 		d.swapped[name] = true
 		return name
-	})
+	}
+	reply := d.insist(ctx, func(ctx context.Context) Reply { return d.o.Keeper.GiveBack(ctx, name, as, t.TTL, aside) })
 	r.Took = time.Since(start)
 	r.Slowest = r.Took
 	d.gate.Observe("set aside", 1, r.Took)

@@ -140,6 +140,8 @@ type Reply struct {
 	Err      error // the reply or failure that left the key as it was, or in doubt
 }
 
+func (r Reply) err() error { return r.Err }
+
 func (r Reply) String() string { return fmt.Sprintf("%s %d %v", r.Status, r.Elements, r.Err) }
 
 // lengths is the command that counts a type's elements, each O(1).

@@ -93,8 +93,12 @@ func (x *stream) trim(ctx context.Context, n int) (int64, error) {
 	removed := pipe.XTrimMaxLen(ctx, x.key, max(0, x.length-int64(n)))
 	left := pipe.XLen(ctx, x.key)
 	_, _ = pipe.Exec(ctx)
-	if err := errors.Join(removed.Err(), left.Err()); err != nil {
+	if err := removed.Err(); err != nil {
 		return 0, err
+	}
+	x.length -= removed.Val()
+	if err := left.Err(); err != nil {
+		return removed.Val(), err
 	}
 	x.length = left.Val()
 	return removed.Val(), nil

@@ -68,10 +68,14 @@ func (d *Deleter) Sweep(ctx context.Context, orders []Order, done func(*Result))
 		if len(replies) == 0 || len(replies) > n {
 			return fmt.Errorf("sweep: %d replies about %d keys", len(replies), n)
 		}
-		if err := d.swept(mine[:len(replies)], replies, took, done); err != nil {
+		these, replies, again := patient(ctx, d.gate, mine[:len(replies)], replies)
+		mine = mine[len(these)+len(again):]
+		if err := d.swept(these, replies, took, done); err != nil {
 			return err
 		}
-		mine = mine[len(replies):]
+		if len(again) > 0 {
+			mine = slices.Concat(again, mine)
+		}
 		if err := d.settle(ctx); err != nil {
 			return err
 		}

@@ -133,6 +133,8 @@ func (d *Deleter) trimOne(ctx context.Context, o Order) (Result, error) {
 			r.Bytes += removed * each
 		case step.Status == Rehearsed:
 			return Result{Order: o, Method: Cut, Outcome: WouldAct}, nil
+		case step.Err != nil && d.gate.Again(ctx, step.Err):
+			continue
 		case step.Err != nil:
 			r.Outcome, r.Reason = Failed, reason(step.Err)
 			if Fatal(step.Err) {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -137,8 +138,7 @@ func TestResume(t *testing.T) {
 		slow := append(flags, "--commands-per-second", "4000")
 		first := o.start(t, slow...)
 		eventually(t, 30*time.Second, "the place in the scan is on disk", func() bool {
-			places, _ := filepath.Glob(filepath.Join(o.dir, "state", "checkpoints", "*"))
-			return len(places) > 0 || first.ended()
+			return len(o.places()) > 0 || first.ended()
 		})
 		first.signal(syscall.SIGKILL)
 		if r := first.wait(); r.code == 0 {
@@ -169,6 +169,13 @@ func TestResume(t *testing.T) {
 	})
 }
 
+// places are the files of where scans are, but for those that are just being
+// written.
+func (o *operator) places() []string {
+	all, _ := filepath.Glob(filepath.Join(o.dir, "state", "checkpoints", "*"))
+	return slices.DeleteFunc(all, func(name string) bool { return strings.HasSuffix(name, ".new") })
+}
+
 // TestResumeEdited: a place that is not as it was written is none.
 func TestResumeEdited(t *testing.T) {
 	t.Parallel()
@@ -180,7 +187,7 @@ func TestResumeEdited(t *testing.T) {
 		first := o.start(t, append(flags, "--commands-per-second", "3000")...)
 		var places []string
 		eventually(t, 30*time.Second, "the place in the scan is on disk", func() bool {
-			places, _ = filepath.Glob(filepath.Join(o.dir, "state", "checkpoints", "[0-9a-f]*"))
+			places = o.places()
 			return len(places) > 0 || first.ended()
 		})
 		first.signal(syscall.SIGKILL)
@@ -310,7 +317,9 @@ func TestScanByScript(t *testing.T) {
 		flags := args("scan", "--url", d.url(), "--min-bytes", "2000B", "--top", "100000", "--format", "json")
 		plain := o.run(t, flags...).exit(0).summary()
 		s := o.run(t, append(flags, "--script")...).exit(0).summary()
-		if s.KeysScanned != plain.KeysScanned || s.KeysMatched != plain.KeysMatched || s.Bytes != plain.Bytes || plain.KeysMatched == 0 {
+		// Which elements MEMORY USAGE weighs is not always the same.
+		off := float64(s.Bytes)/float64(max(1, plain.Bytes)) - 1
+		if s.KeysScanned != plain.KeysScanned || s.KeysMatched != plain.KeysMatched || math.Abs(off) > 0.01 || plain.KeysMatched == 0 {
 			s.from.error("%d scanned, %d matched, %d bytes, want %d, %d, %d",
 				s.KeysScanned, s.KeysMatched, s.Bytes, plain.KeysScanned, plain.KeysMatched, plain.Bytes)
 		}

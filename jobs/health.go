@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -57,6 +58,7 @@ func linesOf(s config.Signals, acts bool) []throttle.Line {
 	number(topology.SignalCPU, float64(s.CPU), s.CPU.String())
 	flag(topology.SignalLoading, s.Loading)
 	flag(topology.SignalClusterDown, s.ClusterDown)
+	flag(throttle.SignalRefused, s.Refused)
 	flag(signalFlagFile, s.FlagFile != "")
 	flag(signalWindow, len(s.OnlyBetween) > 0)
 	return lines
@@ -93,7 +95,7 @@ func (k *worker) watchHealth(ctx context.Context) error {
 			// What held goes on to hold: a command that is sent to a server that
 			// stands still is carried out when it goes on. In the end the work
 			// ends with the error.
-			k.health.TakeOwn(k.ownVitals(time.Now()), time.Now())
+			k.tellHolds(k.health.TakeSome(k.ownVitals(time.Now()), time.Now()))
 			if failed >= 3 {
 				k.health.Lose(err)
 			}
@@ -102,11 +104,11 @@ func (k *worker) watchHealth(ctx context.Context) error {
 	return nil
 }
 
-// sample judges the vitals of now, and tells what begins and ends to hold. It
-// also takes over what was set by hand: a drain may go on for hours.
+// sample judges the vitals of now. It also takes over what was set by hand: a
+// drain may go on for hours.
 func (k *worker) sample(ctx context.Context, sampler *topology.Sampler) error {
 	k.repace()
-	read, err := sampler.Sample(ctx)
+	read, whole, err := sampler.Sample(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,13 +116,22 @@ func (k *worker) sample(ctx context.Context, sampler *topology.Sampler) error {
 	for signal, v := range read {
 		vitals[signal] = throttle.Reading{Value: v.Value, Words: v.Words}
 	}
-	for signal, v := range k.ownVitals(time.Now()) {
-		vitals[signal] = v
-	}
+	maps.Copy(vitals, k.ownVitals(time.Now()))
 	k.mu.Lock()
 	k.replicaCounts[k.shard.ID] = sampler.Replicas()
 	k.mu.Unlock()
-	begun, ended := k.health.Take(vitals, time.Now())
+	if whole {
+		k.tellHolds(k.health.Take(vitals, time.Now()))
+		return nil
+	}
+	k.health.Lose(nil)
+	k.tellHolds(k.health.TakeSome(vitals, time.Now()))
+	return nil
+}
+
+// tellHolds tells what begins and what ends to hold, and ends the run where
+// something is over the line for that.
+func (k *worker) tellHolds(begun, ended []string) {
 	for _, reason := range begun {
 		k.Log.Warn("held", "job", k.Job.Name, "shard", k.shard.ID, "reason", reason)
 	}
@@ -132,7 +143,6 @@ func (k *worker) sample(ctx context.Context, sampler *topology.Sampler) error {
 		k.allow.end("stop_when: "+reason, true)
 		k.cancel(ErrLimit)
 	}
-	return nil
 }
 
 // ownVitals are the signals that people give.

@@ -250,8 +250,14 @@ func (k *worker) check(ctx context.Context) error {
 	if time.Since(k.checked) < checkEvery {
 		return nil
 	}
-	if err := k.shard.Verify(ctx); err != nil {
-		return err
+	for {
+		err := k.shard.Verify(ctx)
+		if err == nil {
+			break
+		}
+		if !k.gates[0].Again(ctx, err) {
+			return err
+		}
 	}
 	if k.reader != k.shard {
 		if err := k.reader.Verify(ctx); err != nil {

@@ -193,4 +193,5 @@ func (g *gate) Pipeline(n int) int {
 	return min(n, g.pipe)
 }
 
+func (g *gate) Again(context.Context, error) bool        { return false }
 func (g *gate) Observe(_ string, n int, _ time.Duration) { g.seen = append(g.seen, n) }

@@ -30,6 +30,9 @@ type Gate interface {
 	Pipeline(n int) int
 	// Observe tells what a page of n keys took.
 	Observe(kind string, n int, took time.Duration)
+	// Again tells whether what failed may be asked again, after a wait: the
+	// server refused it for now.
+	Again(ctx context.Context, err error) bool
 }
 
 // Options say what to look for on a shard.
@@ -157,9 +160,6 @@ func idlePlan(can Abilities, first probe, able func(...probe) []probe) [][]probe
 // one to three pipelines of probes, with Lean none to four; the SCAN of the
 // next page travels with the first of them.
 func (s *Scanner) Walk(ctx context.Context, from uint64, fn func(Page) error) error {
-	if err := s.gate.Wait(ctx, 1, 0, 0); err != nil {
-		return err
-	}
 	next, err := s.first(ctx, from)
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func (s *Scanner) first(ctx context.Context, from uint64) (page, error) {
 	if s.byScript() {
 		return s.scripted(ctx, from)
 	}
-	p, _, err := ask(ctx, s.rdb, nil, nil, &from, s.count())
+	p, _, _, err := s.insist(ctx, nil, nil, &from)
 	return p, err
 }
 
@@ -270,15 +270,11 @@ func (s *Scanner) measure(ctx context.Context, p *Page, keys []*Key, took time.D
 		if len(asked)*len(probes) == 0 && cursor == nil {
 			continue
 		}
-		if err := s.gate.Wait(ctx, len(asked)*len(probes)+1, 0, 0); err != nil {
-			return page{}, err
-		}
-		start := time.Now()
-		got, lost, err := ask(ctx, s.rdb, asked, probes, cursor, s.count())
+		got, lost, once, err := s.insist(ctx, asked, probes, cursor)
 		if err != nil {
 			return page{}, err
 		}
-		took += time.Since(start)
+		took += once
 		if touches(probes, s.o.Can) {
 			p.Touched += len(asked)
 		}
@@ -301,6 +297,21 @@ func (s *Scanner) measure(ctx context.Context, p *Page, keys []*Key, took time.D
 		return s.scripted(ctx, p.Next)
 	}
 	return next, nil
+}
+
+// insist asks about keys, and again as long as the server refuses it for now
+// and the gate lets us; took is what the last attempt took.
+func (s *Scanner) insist(ctx context.Context, keys []*Key, probes []probe, cursor *uint64) (next page, lost []error, took time.Duration, err error) {
+	for {
+		if err := s.gate.Wait(ctx, len(keys)*len(probes)+1, 0, 0); err != nil {
+			return page{}, nil, 0, err
+		}
+		start := time.Now()
+		next, lost, err = ask(ctx, s.rdb, keys, probes, cursor, s.count())
+		if err == nil || !s.gate.Again(ctx, err) {
+			return next, lost, time.Since(start), err
+		}
+	}
 }
 
 // touches reports whether probes refresh the LRU or LFU clock of a key: its

@@ -49,6 +49,9 @@ func (s *Scanner) scripted(ctx context.Context, cursor uint64) (page, error) {
 	start := time.Now()
 	reply, err := sizesScript.Run(ctx, s.rdb, nil, strconv.FormatUint(cursor, 10), count, s.o.Rule.MinBytes, ownPrefix).Slice()
 	p := page{took: time.Since(start)}
+	if err != nil && s.gate.Again(ctx, err) {
+		return s.scripted(ctx, cursor)
+	}
 	if err != nil {
 		return p, fmt.Errorf("scan by script from cursor %d: %w", cursor, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -51,6 +52,10 @@ type Health struct {
 	changed chan struct{} // closed at each change of what holds
 	holds   map[string]*Hold
 	last    time.Time // of the sample before
+
+	refusal      string    // the words of the last command that was refused
+	refusedUntil time.Time // for so long they stand
+	tries        bool      // all that holds is that: one attempt may pass
 }
 
 // NewHealth returns a judge by lines over which work waits and lines over
@@ -68,14 +73,18 @@ func NewHealth(hold, stop []Line) *Health {
 // A signal that was never shown is unknown and holds nothing. One that was
 // and is not any more holds: nobody knows what it would say.
 func (h *Health) Take(v Vitals, now time.Time) (begun, ended []string) {
+	h.Lose(nil)
 	return h.take(v, now, false)
 }
 
 func (h *Health) take(v Vitals, now time.Time, asItWas bool) (begun, ended []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !asItWas {
-		h.lost = nil
+	told := v[SignalRefused].Value > 0 // by the server, when it was asked for its vitals
+	if !told && now.Before(h.refusedUntil) {
+		v[SignalRefused] = Reading{Value: 1, Words: "the server refuses commands: " + h.refusal}
+	} else if !told {
+		v[SignalRefused] = Reading{}
 	}
 	passed := now.Sub(h.last)
 	if h.last.IsZero() {
@@ -120,6 +129,7 @@ func (h *Health) take(v Vitals, now time.Time, asItWas bool) (begun, ended []str
 		}
 	}
 	h.reasons = reasons
+	h.tries = !told && len(reasons) == 1 && reasons[SignalRefused] != ""
 	close(h.changed)
 	h.changed = make(chan struct{})
 	slices.Sort(begun)
@@ -127,9 +137,9 @@ func (h *Health) take(v Vitals, now time.Time, asItWas bool) (begun, ended []str
 	return begun, ended
 }
 
-// TakeOwn judges signals that are not the server's, while the server does not
-// answer: what it said last goes on to hold.
-func (h *Health) TakeOwn(own Vitals, now time.Time) (begun, ended []string) {
+// TakeSome judges some signals while the server does not tell the others: what
+// it said last goes on to hold.
+func (h *Health) TakeSome(some Vitals, now time.Time) (begun, ended []string) {
 	h.mu.Lock()
 	v := Vitals{}
 	for signal := range h.seen { // as it was
@@ -139,15 +149,14 @@ func (h *Health) TakeOwn(own Vitals, now time.Time) (begun, ended []string) {
 			v[signal] = Reading{Value: math.Inf(-1)}
 		}
 	}
-	for signal, r := range own {
-		v[signal] = r
-	}
+	delete(v, SignalRefused)
+	maps.Copy(v, some)
 	h.mu.Unlock()
 	return h.take(v, now, true)
 }
 
 // Lose makes work that is held end with an error: the server does not answer,
-// and what holds it may never be over. Found again, the server holds as before.
+// and what holds it may never be over. Nil says that it answers again.
 func (h *Health) Lose(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -172,7 +181,7 @@ func inWords(r Reading, line Line) string {
 func (h *Health) Wait(ctx context.Context) error {
 	for {
 		h.mu.Lock()
-		fatal, held, changed, lost := h.fatal, len(h.reasons) > 0, h.changed, h.lost
+		fatal, held, changed, lost := h.fatal, len(h.reasons) > 0 && !h.tries, h.changed, h.lost
 		h.mu.Unlock()
 		switch {
 		case fatal != "":

@@ -61,7 +61,7 @@ func TestHealth(t *testing.T) {
 
 		// A server that does not answer holds as it did, and what people say counts.
 		h.Take(Vitals{"lag": lag(7), "snapshot": {0, ""}}, time.Now())
-		if h.TakeOwn(Vitals{"snapshot": {1, "a flag"}}, time.Now()); !slices.Equal(h.Reasons(), []string{"a flag", "replica a is behind, line 5s"}) {
+		if h.TakeSome(Vitals{"snapshot": {1, "a flag"}}, time.Now()); !slices.Equal(h.Reasons(), []string{"a flag", "replica a is behind, line 5s"}) {
 			t.Errorf("%q", h.Reasons())
 		}
 		h.Lose(errors.New("i/o timeout"))

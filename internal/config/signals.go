@@ -23,6 +23,7 @@ type Signals struct {
 	Memory          Percent  // of maxmemory
 	Loading         bool     // the server reads its data
 	ClusterDown     bool     // the cluster's state is not ok
+	Refused         bool     // the server refuses commands for now
 	FlagFile        string   // while a file of this name exists
 	OnlyBetween     []Window // outside of all of them, by the job's clock
 }
@@ -33,7 +34,7 @@ type Signals struct {
 func DefaultHoldWhen() Signals {
 	return Signals{
 		ReplicaLag: Duration(5 * time.Second), ReplicaLagBytes: 64 << 20, ReplicaLost: true, ReplicaBuffers: 64 << 20,
-		Snapshot: true, LazyfreePending: 1000, Ping: Duration(100 * time.Millisecond), Loading: true, ClusterDown: true,
+		Snapshot: true, LazyfreePending: 1000, Ping: Duration(100 * time.Millisecond), Loading: true, ClusterDown: true, Refused: true,
 	}
 }
 
@@ -91,6 +92,7 @@ func (d *decoder) signals(n *node, path string, s *Signals) {
 		key{"memory", func(n *node, path string) { s.Memory = d.percentOrNone(n, path) }},
 		key{"loading", func(n *node, path string) { s.Loading = d.boolean(n, path) }},
 		key{"cluster_down", func(n *node, path string) { s.ClusterDown = d.boolean(n, path) }},
+		key{"refused", func(n *node, path string) { s.Refused = d.boolean(n, path) }},
 		key{"flag_file", func(n *node, path string) { s.FlagFile, _ = d.text(n, path) }},
 		key{"only_between", func(n *node, path string) {
 			s.OnlyBetween = nil

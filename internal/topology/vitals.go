@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/redis/go-redis/v9"
 )
 
 // The signals of a server's health, as a configuration names their lines.
@@ -28,6 +29,7 @@ const (
 	SignalMemory          = "memory"            // percent of maxmemory
 	SignalLoading         = "loading"           // 1 while the server reads its data
 	SignalClusterDown     = "cluster_down"      // 1 while the cluster's state is not ok
+	SignalRefused         = "refused"           // 1 while a script keeps the server from answering
 )
 
 // Vital is one signal at one moment: a number, and what it is in words.
@@ -56,33 +58,37 @@ func (m *Sampler) Replicas() int { return m.replicas }
 // pings of which the median counts.
 const pingsPerSample = 3
 
-// Sample reads the vitals of now. What the server does not tell is absent. An
-// error means that there is no talking to it.
+// Sample reads the vitals of now. What the server does not tell is absent. A
+// server that only says in what state it is (LOADING, BUSY) tells that alone,
+// and whole is false. An error means that there is no talking to it.
 //
 // Sends: three PINGs; INFO, some 6 KB and 100 µs of the server; CLUSTER INFO
 // in a cluster.
-func (m *Sampler) Sample(ctx context.Context) (map[string]Vital, error) {
+func (m *Sampler) Sample(ctx context.Context) (out map[string]Vital, whole bool, err error) {
 	var took [pingsPerSample]time.Duration
 	for i := range took {
 		start := time.Now()
 		if err := m.shard.client.Ping(ctx).Err(); err != nil && !isReply(err) {
-			return nil, fmt.Errorf("sample: %w", err)
+			return nil, false, fmt.Errorf("sample: %w", err)
 		}
 		took[i] = time.Since(start)
 	}
 	slices.Sort(took[:])
 	ping := took[pingsPerSample/2]
-	out := map[string]Vital{SignalPing: {ping.Seconds(), fmt.Sprintf("a PING takes %s", ping.Round(100*time.Microsecond))}}
+	out = map[string]Vital{SignalPing: {ping.Seconds(), fmt.Sprintf("a PING takes %s", ping.Round(100*time.Microsecond))}}
 
 	text, err := m.shard.client.Info(ctx).Result()
 	switch {
 	case err != nil && !isReply(err):
-		return nil, fmt.Errorf("sample: %w", err)
-	case strings.HasPrefix(fmt.Sprint(err), "LOADING"):
+		return nil, false, fmt.Errorf("sample: %w", err)
+	case redis.HasErrorPrefix(err, "LOADING "):
 		out[SignalLoading] = Vital{1, "the server is loading its data"}
-		return out, nil
+		return out, false, nil
+	case redis.HasErrorPrefix(err, "BUSY "):
+		out[SignalRefused] = Vital{1, "the server is busy running a script"}
+		return out, false, nil
 	case err != nil:
-		return out, nil
+		return out, true, nil
 	}
 	m.read(parseInfo(text), time.Now(), out)
 	out[SignalClusterDown] = Vital{}
@@ -91,14 +97,14 @@ func (m *Sampler) Sample(ctx context.Context) (map[string]Vital, error) {
 		state, err := m.shard.client.ClusterInfo(ctx).Result()
 		switch fields := parseInfo(state); {
 		case err != nil && !isReply(err):
-			return nil, fmt.Errorf("sample: %w", err)
+			return nil, false, fmt.Errorf("sample: %w", err)
 		case fields["cluster_state"] == "ok":
 			out[SignalClusterDown] = Vital{}
 		case fields["cluster_state"] != "":
 			out[SignalClusterDown] = Vital{1, "the state of the cluster is " + fields["cluster_state"]}
 		}
 	}
-	return out, nil
+	return out, true, nil
 }
 
 // read takes the signals out of an INFO reply.
