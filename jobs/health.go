@@ -181,9 +181,11 @@ func (k *worker) holdsInto(s *Summary) {
 	if k.health == nil {
 		return
 	}
-	if s.ActSummary != nil {
-		for _, h := range k.health.Holds() {
-			s.Holds = append(s.Holds, Hold{Reason: h.Reason, Seconds: h.Took.Round(time.Millisecond).Seconds()})
+	for _, h := range k.health.Holds() {
+		if s.ActSummary != nil {
+			s.Holds = append(s.Holds, Hold{Signal: h.Signal, Shard: k.shard.ID, Reason: h.Reason, Seconds: h.Took.Round(time.Millisecond).Seconds()})
+		} else {
+			s.Notes = append(s.Notes, fmt.Sprintf("shard %s: held %s: %s", k.shard.ID, h.Took.Round(time.Second/10), h.Reason))
 		}
 	}
 	if unknown := k.health.Unknown(); len(unknown) > 0 {

@@ -114,7 +114,7 @@ func (m *Merger) add(part string, s *Summary) {
 		a.ElementsRemoved += b.ElementsRemoved
 		a.BytesReleased += b.BytesReleased
 		for _, h := range b.Holds {
-			if i := slices.IndexFunc(a.Holds, func(g Hold) bool { return g.Reason == h.Reason }); i >= 0 {
+			if i := slices.IndexFunc(a.Holds, func(g Hold) bool { return g.Reason == h.Reason && g.Shard == h.Shard }); i >= 0 {
 				a.Holds[i].Seconds += h.Seconds
 			} else {
 				a.Holds = append(a.Holds, h)

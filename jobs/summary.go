@@ -132,8 +132,10 @@ type Outcomes struct {
 	WouldAct  int64 `json:"would_act"`
 }
 
-// Hold is one reason for which the run waited.
+// Hold is one signal for which a shard's work waited.
 type Hold struct {
-	Reason  string  `json:"reason"`
+	Signal  string  `json:"signal,omitempty"` // as hold_when calls it, or "paused"
+	Shard   string  `json:"shard,omitempty"`
+	Reason  string  `json:"reason"` // the latest, in words
 	Seconds float64 `json:"seconds"`
 }

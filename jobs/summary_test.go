@@ -57,7 +57,7 @@ func TestSummaryJSON(t *testing.T) {
 		"id", "addr", "db", "role", "server", "keys_total", "keys_scanned", "keys_matched", "bytes_matched", "error")
 	has(t, keysOf(t, Group{Prefix: "a:", NoTTL: new(int64)}), "prefix", "keys", "bytes", "no_ttl")
 	has(t, keysOf(t, Group{Prefix: "a:"}), "prefix", "keys", "bytes")
-	has(t, keysOf(t, Hold{}), "reason", "seconds")
+	has(t, keysOf(t, Hold{Signal: "cpu", Shard: "s"}), "signal", "shard", "reason", "seconds")
 }
 
 func TestFindingJSON(t *testing.T) {

@@ -122,7 +122,7 @@ func cluster(mode string, n int) *jobs.Summary {
 		s.ActSummary = &jobs.ActSummary{
 			Outcomes:        jobs.Outcomes{Unlinked: 5, Drained: 5, Failed: 5, Changed: 5, Finished: 1},
 			ElementsRemoved: 3_500_000, BytesReleased: 187 << 20,
-			Holds:     []jobs.Hold{{Reason: "replica 10.0.0.2:6379 is 6s behind", Seconds: 75.5}},
+			Holds:     []jobs.Hold{{Signal: "replica_lag", Shard: "10.0.0.1:6379", Reason: "replica 10.0.0.2:6379 is 6s behind", Seconds: 75.5}},
 			StoppedBy: "limits.time: 2h",
 		}
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -320,12 +321,26 @@ func acts(w io.Writer, a *jobs.ActSummary) {
 	if a.BytesReleased > 0 {
 		item(w, "Memory released", "about "+size(a.BytesReleased)+" (estimate)")
 	}
-	for _, h := range a.Holds {
-		item(w, "Held "+duration(time.Duration(h.Seconds*float64(time.Second))), h.Reason)
+	for _, h := range longest(a.Holds) {
+		item(w, "Held "+duration(time.Duration(h.Seconds*float64(time.Second))), h.Reason+" ("+h.Shard+")")
+	}
+	if more := len(a.Holds) - shownHolds; more > 0 {
+		item(w, "Held", fmt.Sprintf("for %d more; --format json has them all", more))
 	}
 	if a.StoppedBy != "" {
 		item(w, "Stopped by", a.StoppedBy)
 	}
+}
+
+// shownHolds is how many holds a person is shown: each shard of a cluster has
+// its own.
+const shownHolds = 10
+
+// longest are the longest holds.
+func longest(holds []jobs.Hold) []jobs.Hold {
+	out := slices.Clone(holds)
+	slices.SortStableFunc(out, func(a, b jobs.Hold) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	return out[:min(len(out), shownHolds)]
 }
 
 // outcomeWords is what became of the keys, as far as it occurred.
