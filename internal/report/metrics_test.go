@@ -42,7 +42,7 @@ func values(t *testing.T, text string) map[string]float64 {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
 				switch l.GetName() {
-				case "target", "job", "shard", "type", "outcome":
+				case "target", "job", "shard", "type", "outcome", "signal":
 				default:
 					t.Errorf("%s has a label %s", name, l.GetName())
 				}
