@@ -47,7 +47,7 @@ func values(t *testing.T, text string) map[string]float64 {
 					t.Errorf("%s has a label %s", name, l.GetName())
 				}
 			}
-			all[strings.Join([]string{name, label(m, "job"), label(m, "shard") + label(m, "type") + label(m, "outcome")}, " ")] = m.GetGauge().GetValue()
+			all[strings.Join([]string{name, label(m, "job"), label(m, "shard") + label(m, "type") + label(m, "outcome") + label(m, "signal")}, " ")] = m.GetGauge().GetValue()
 		}
 	}
 	return all
