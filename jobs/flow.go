@@ -78,6 +78,7 @@ func (k *worker) lean() bool {
 		d != nil && d.KeepFor == 0 && (d.Method == "" || d.Method == config.MethodAuto) &&
 		can.Script && can.Unlink && l.MaxBytes == 0 &&
 		k.Pace.ElementsPerSecond == 0 && k.Pace.BytesPerSecond == 0 &&
+		k.Pace.PerShard.ElementsPerSecond == 0 && k.Pace.PerShard.BytesPerSecond == 0 &&
 		sel.IdleOver == 0 && sel.FreqUnder == 0 && sel.MinElements <= deleter.SmallElements && int64(sel.MinBytes) <= deleter.SmallBytes
 }
 

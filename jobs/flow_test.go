@@ -331,6 +331,8 @@ func TestLean(t *testing.T) {
 		"a limit of bytes":      {false, Execute, can, func(w *run) { w.Job.Limits.MaxBytes = 1 }},
 		"a budget of elements":  {false, Execute, can, func(w *run) { w.Pace.ElementsPerSecond = 1 }},
 		"a budget of bytes":     {false, Execute, can, func(w *run) { w.Pace.BytesPerSecond = 1 }},
+		"elements of a shard":   {false, Execute, can, func(w *run) { w.Pace.PerShard.ElementsPerSecond = 1 }},
+		"bytes of a shard":      {false, Execute, can, func(w *run) { w.Pace.PerShard.BytesPerSecond = 1 }},
 		"only large ones":       {false, Execute, can, func(w *run) { w.Job.Select.MinElements = 1001 }},
 		"only large ones, size": {false, Execute, can, func(w *run) { w.Job.Select.MinBytes = 1<<20 + 1 }},
 		"of the trash":          {false, Execute, can, func(w *run) { w.Trash = &Trash{} }},

@@ -162,12 +162,11 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 	w := &run{
 		Runner: r, Request: q, id: runID(), cancel: cancel,
 		namer:   deleter.NewNamer(topology.Slot),
-		budget:  throttle.NewBudget(r.Pace.CommandsPerSecond, 0, 0),
-		removal: throttle.NewBudget(0, r.Pace.ElementsPerSecond, int64(r.Pace.BytesPerSecond)),
 		allow:   &allowance{limits: q.Job.Limits},
 		summary: newSummary(q), databases: map[int]error{}, replicaCounts: map[string]int{},
 		tally: newTally(q.Top, ranking(q)),
 	}
+	w.budget, w.removal = budgets(r.Pace.Budget)
 	defer r.Control.begin(w)()
 	if t := q.Job.Limits.Time; t > 0 {
 		timer := time.AfterFunc(time.Duration(t), func() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keyjanitor/keyjanitor/deleter"
+	"github.com/keyjanitor/keyjanitor/internal/config"
 	"github.com/keyjanitor/keyjanitor/internal/topology"
 	"github.com/keyjanitor/keyjanitor/scanner"
 	"github.com/keyjanitor/keyjanitor/throttle"
@@ -110,11 +111,12 @@ func (k *worker) prepare(ctx context.Context) error {
 		return err
 	}
 	target := time.Duration(k.Pace.TargetLatency)
+	budget, removal := budgets(k.Pace.PerShard)
 	looking := throttle.New(throttle.Options{
-		Target: target, Share: float64(k.Pace.ScanShare) / 100, Budgets: []*throttle.Budget{k.budget},
+		Target: target, Share: float64(k.Pace.ScanShare) / 100, Budgets: []*throttle.Budget{budget, k.budget},
 	})
 	acting := throttle.New(throttle.Options{
-		Target: target, Share: float64(k.Pace.MaxShare) / 100, Budgets: []*throttle.Budget{k.budget, k.removal},
+		Target: target, Share: float64(k.Pace.MaxShare) / 100, Budgets: []*throttle.Budget{budget, removal, k.budget, k.removal},
 	})
 	k.gates = []*throttle.Gate{looking, acting}
 	if err := k.watchHealth(ctx); err != nil {
@@ -151,6 +153,11 @@ func (k *worker) prepare(ctx context.Context) error {
 	}
 	k.newDeleter(ctx, acting)
 	return k.prepareClock(ctx)
+}
+
+// budgets are that of all commands, and that of what is removed.
+func budgets(b config.Budget) (commands, removal *throttle.Budget) {
+	return throttle.NewBudget(b.CommandsPerSecond, 0, 0), throttle.NewBudget(0, b.ElementsPerSecond, int64(b.BytesPerSecond))
 }
 
 // close ends what the worker opened.

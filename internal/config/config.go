@@ -83,13 +83,19 @@ type Limits struct {
 
 // Pace bounds what a run takes from a server.
 type Pace struct {
-	TargetLatency     Duration // server time one page or batch may take
-	MaxShare          Percent  // share of the shard's main thread for acts
-	ScanShare         Percent  // share of the shard's main thread for scan pages
-	CommandsPerSecond int64    // 0: no budget
-	ElementsPerSecond int64    // 0: no budget
-	BytesPerSecond    Size     // 0: no budget
-	Parallel          int      // shards at once
+	TargetLatency Duration // server time one page or batch may take
+	MaxShare      Percent  // share of the shard's main thread for acts
+	ScanShare     Percent  // share of the shard's main thread for scan pages
+	Budget                 // of the whole run
+	PerShard      Budget   // of each shard
+	Parallel      int      // shards at once
+}
+
+// Budget is what may be used in a second; 0 is no limit.
+type Budget struct {
+	CommandsPerSecond int64
+	ElementsPerSecond int64 // removed
+	BytesPerSecond    Size  // released, as far as is known
 }
 
 // Job is one definition: what to select, what to do with it, and when.

@@ -105,7 +105,7 @@ targets:
     address_map: {"10.1.1.1:7000": "nat:17000"}
   sock: {addresses: [/run/redis.sock], mode: standalone, db: [0, 3], password: "a$Q${x-y}b"}
 protect: "session:*"
-pace: {target_latency: 500us, max_share: 12.5%, scan_share: "100%", commands_per_second: 10, elements_per_second: 20, bytes_per_second: 1MB, parallel: 1}
+pace: {target_latency: 500us, max_share: 12.5%, scan_share: "100%", commands_per_second: 10, elements_per_second: 20, bytes_per_second: 1MB, parallel: 1, per_shard: {commands_per_second: 5, elements_per_second: 6, bytes_per_second: 7KB}}
 hold_when: {replica_lag: 10s, snapshot: false, flag_file: /run/hold, only_between: "22:30-05:00"}
 stop_when: {memory: 99%, evictions: 100}
 state_dir: /var/lib/keyjanitor
@@ -141,7 +141,8 @@ jobs:
 		Protect: []string{"session:*"},
 		Pace: Pace{
 			TargetLatency: Duration(500 * time.Microsecond), MaxShare: 12.5, ScanShare: 100,
-			CommandsPerSecond: 10, ElementsPerSecond: 20, BytesPerSecond: 1e6, Parallel: 1,
+			Budget: Budget{CommandsPerSecond: 10, ElementsPerSecond: 20, BytesPerSecond: 1e6}, Parallel: 1,
+			PerShard: Budget{CommandsPerSecond: 5, ElementsPerSecond: 6, BytesPerSecond: 7000},
 		},
 		StateDir: "/var/lib/keyjanitor",
 		Jobs: []Job{{

@@ -22,14 +22,25 @@ func (d *decoder) config(n *node, c *Config) {
 	)
 }
 
+// budget are the keys of a budget.
+func (d *decoder) budget(b *Budget) []key {
+	return []key{
+		{"commands_per_second", func(n *node, path string) { b.CommandsPerSecond = d.count(n, path) }},
+		{"elements_per_second", func(n *node, path string) { b.ElementsPerSecond = d.count(n, path) }},
+		{"bytes_per_second", func(n *node, path string) { b.BytesPerSecond = d.size(n, path) }},
+	}
+}
+
 func (d *decoder) pace(n *node, path string, p *Pace) {
+	budget := d.budget(&p.Budget)
 	d.mapping(n, path, "pace: {target_latency: 1ms}", nil,
 		key{"target_latency", func(n *node, path string) { p.TargetLatency = d.duration(n, path) }},
 		key{"max_share", func(n *node, path string) { p.MaxShare = d.percent(n, path) }},
 		key{"scan_share", func(n *node, path string) { p.ScanShare = d.percent(n, path) }},
-		key{"commands_per_second", func(n *node, path string) { p.CommandsPerSecond = d.count(n, path) }},
-		key{"elements_per_second", func(n *node, path string) { p.ElementsPerSecond = d.count(n, path) }},
-		key{"bytes_per_second", func(n *node, path string) { p.BytesPerSecond = d.size(n, path) }},
+		budget[0], budget[1], budget[2],
+		key{"per_shard", func(n *node, path string) {
+			d.mapping(n, path, "per_shard: {elements_per_second: 10000}", nil, d.budget(&p.PerShard)...)
+		}},
 		key{"parallel", func(n *node, path string) { p.Parallel = int(d.integer(n, path, math.MaxInt32)) }},
 	)
 }

@@ -171,13 +171,18 @@ func (p Pace) Problems() []Problem {
 			ps = append(ps, Problem{Path: f.name, Message: f.value.String() + " is out of range; write more than 0% and at most 100%"})
 		}
 	}
-	ps = append(ps, negative("commands_per_second", p.CommandsPerSecond, p.CommandsPerSecond < 0)...)
-	ps = append(ps, negative("elements_per_second", p.ElementsPerSecond, p.ElementsPerSecond < 0)...)
-	ps = append(ps, negative("bytes_per_second", p.BytesPerSecond, p.BytesPerSecond < 0)...)
+	ps = append(ps, p.Budget.problems("")...)
+	ps = append(ps, p.PerShard.problems("per_shard.")...)
 	if p.Parallel < 1 || p.Parallel > maxParallel {
 		ps = append(ps, Problem{Path: "parallel", Message: fmt.Sprintf("%d is out of range; write 1 to %d", p.Parallel, maxParallel)})
 	}
 	return ps
+}
+
+func (b Budget) problems(path string) []Problem {
+	ps := negative(path+"commands_per_second", b.CommandsPerSecond, b.CommandsPerSecond < 0)
+	ps = append(ps, negative(path+"elements_per_second", b.ElementsPerSecond, b.ElementsPerSecond < 0)...)
+	return append(ps, negative(path+"bytes_per_second", b.BytesPerSecond, b.BytesPerSecond < 0)...)
 }
 
 func negative(path string, value any, is bool) []Problem {
