@@ -87,25 +87,27 @@ func (h *held) goesOn(reason string) {
 	s.from.error("holds %+v do not tell of %q", s.Holds, reason)
 }
 
+// replicated starts a server with a replica that is in step.
+func replicated(t *testing.T, b serverBinary, options ...option) (d *deployment, replica *server) {
+	t.Helper()
+	d, replica = standalone(t, b), startServer(t, b, options...)
+	host, port, _ := strings.Cut(d.masters[0].addr, ":")
+	replica.do(t, 0, "SLAVEOF", host, port)
+	eventually(t, 30*time.Second, "the replica is in step", func() bool {
+		return strings.Contains(d.masters[0].info(t, "replication")["slave0"], "state=online") &&
+			d.masters[0].info(t, "persistence")["rdb_bgsave_in_progress"] == "0"
+	})
+	return d, replica
+}
+
 // TestHolds: each trouble holds a run, with its reason in words, and is over
 // by itself.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, b serverBinary) {
-		replicated := func(t *testing.T) (d *deployment, replica *server) {
-			t.Helper()
-			d, replica = standalone(t, b), startServer(t, b)
-			host, port, _ := strings.Cut(d.masters[0].addr, ":")
-			replica.do(t, 0, "SLAVEOF", host, port)
-			eventually(t, 30*time.Second, "the replica is in step", func() bool {
-				return strings.Contains(d.masters[0].info(t, "replication")["slave0"], "state=online") &&
-					d.masters[0].info(t, "persistence")["rdb_bgsave_in_progress"] == "0"
-			})
-			return d, replica
-		}
 		t.Run("replica stopped", func(t *testing.T) {
 			t.Parallel()
-			d, replica := replicated(t)
+			d, replica := replicated(t, b)
 			h := drainSlowly(t, d, "hold_when: {replica_lag: 2s}")
 			_ = replica.cmd.Process.Signal(syscall.SIGSTOP)
 			h.holds("has said nothing for")
@@ -114,7 +116,7 @@ func TestHolds(t *testing.T) {
 		})
 		t.Run("replica lost", func(t *testing.T) {
 			t.Parallel()
-			d, replica := replicated(t)
+			d, replica := replicated(t, b)
 			h := drainSlowly(t, d, "")
 			replica.do(t, 0, "SLAVEOF", "NO", "ONE")
 			h.holds("1 of 1 replicas are lost")
@@ -124,7 +126,7 @@ func TestHolds(t *testing.T) {
 		})
 		t.Run("replica lost, stop_when", func(t *testing.T) {
 			t.Parallel()
-			d, replica := replicated(t)
+			d, replica := replicated(t, b)
 			h := drainSlowly(t, d, "stop_when: {replica_lost: true}")
 			replica.do(t, 0, "SLAVEOF", "NO", "ONE")
 			s := h.run.wait().exit(4).summary()

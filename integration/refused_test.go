@@ -113,6 +113,48 @@ func TestRefusedHolds(t *testing.T) {
 	})
 }
 
+// TestMasterDown: a replica that lost its primary and says so is asked again,
+// from the start, once it is in step; one that stays so fails the shard.
+func TestMasterDown(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, b serverBinary) {
+		for _, back := range []bool{true, false} {
+			t.Run(fmt.Sprintf("back %v", back), func(t *testing.T) {
+				t.Parallel()
+				d, replica := replicated(t, b, "slave-serve-stale-data no")
+				m := d.masters[0]
+				const keys = 8000
+				for i := range keys {
+					m.do(t, 0, "SET", fmt.Sprint("k:", i), "x")
+				}
+				o := newOperator(t)
+				run := o.start(t, "scan", "--url", d.url(), "--read-from", "replica", "--commands-per-second", "8000", "--format", "json")
+				eventually(t, 30*time.Second, "it has begun", func() bool {
+					return strings.Contains(replica.info(t, "commandstats")["cmdstat_scan"], "calls=") || run.ended()
+				})
+				replica.do(t, 0, "SLAVEOF", "127.0.0.1", "1")
+				if !back {
+					r := run.wait().exit(1) // the only shard
+					if !strings.Contains(r.stdout, "MASTERDOWN") && !strings.Contains(r.stdout, "replica") {
+						r.error("the report does not say what is wrong")
+					}
+					return
+				}
+				eventually(t, 30*time.Second, "it was noticed", func() bool {
+					return run.ended() || strings.Contains(run.err.String(), "MASTERDOWN")
+				})
+				host, port, _ := strings.Cut(m.addr, ":")
+				replica.do(t, 0, "SLAVEOF", host, port)
+				s := run.wait().exit(0).summary()
+				s.complete(true)
+				if s.KeysScanned != keys {
+					s.from.error("%d keys scanned of %d", s.KeysScanned, keys)
+				}
+			})
+		}
+	})
+}
+
 // refusals are conditions under which a server refuses writes, or everything,
 // by how its replies begin; each returns what ends it.
 var refusals = map[string]func(t *testing.T, s *server) (end func()){

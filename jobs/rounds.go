@@ -23,6 +23,7 @@ const restarts = 3
 const (
 	settleCluster = 20 * time.Second
 	settleAlone   = 3 * time.Second
+	settleStep    = 500 * time.Millisecond // between two looks
 )
 
 // errMoved says that keys left for another node while they were looked at.
@@ -139,7 +140,7 @@ func (w *run) reopen(ctx context.Context, workers []*worker, wait time.Duration)
 			break
 		}
 		select {
-		case <-time.After(500 * time.Millisecond):
+		case <-time.After(settleStep):
 		case <-ctx.Done():
 		}
 	}

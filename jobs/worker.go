@@ -180,6 +180,11 @@ func (k *worker) openReader(ctx context.Context) error {
 		return nil
 	}
 	replica, err := k.shard.OpenReplica(ctx)
+	for deadline := time.Now().Add(settleAlone); err != nil && k.heir && ctx.Err() == nil && time.Now().Before(deadline); {
+		// One that was lost a moment ago may be about to come back.
+		time.Sleep(settleStep)
+		replica, err = k.shard.OpenReplica(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("--read-from replica: %w", err)
 	}
