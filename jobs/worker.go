@@ -263,17 +263,12 @@ func (k *worker) check(ctx context.Context) error {
 		return nil
 	}
 	for {
-		err := k.shard.Verify(ctx)
+		err := k.verify(ctx)
 		if err == nil {
 			break
 		}
 		if !k.gates[0].Again(ctx, err) {
 			return err
-		}
-	}
-	if k.reader != k.shard {
-		if err := k.reader.Verify(ctx); err != nil {
-			return fmt.Errorf("replica: %w", err)
 		}
 	}
 	k.checked = time.Now()
@@ -292,6 +287,18 @@ func (k *worker) check(ctx context.Context) error {
 		g.SetRoundTrip(fastest)
 	}
 	k.pinged = time.Now()
+	return nil
+}
+
+// verify makes sure that the shard, and what is read in its stead, are what
+// they were.
+func (k *worker) verify(ctx context.Context) error {
+	if err := k.shard.Verify(ctx); err != nil || k.reader == k.shard {
+		return err
+	}
+	if err := k.reader.Verify(ctx); err != nil {
+		return fmt.Errorf("replica: %w", err)
+	}
 	return nil
 }
 

@@ -82,7 +82,7 @@ func (h *Health) take(v Vitals, now time.Time, asItWas bool) (begun, ended []str
 	defer h.mu.Unlock()
 	told := v[SignalRefused].Value > 0 // by the server, when it was asked for its vitals
 	if !told && now.Before(h.refusedUntil) {
-		v[SignalRefused] = Reading{Value: 1, Words: "the server refuses commands: " + h.refusal}
+		v[SignalRefused] = Reading{Value: 1, Words: h.refusal}
 	} else if !told {
 		v[SignalRefused] = Reading{}
 	}

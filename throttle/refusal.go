@@ -17,14 +17,21 @@ const SignalRefused = "refused"
 
 // refusals are how replies begin by which a server, while it stays what it
 // is, refuses whatever one sends: a script runs for longer than the server
-// lets it, a snapshot failed, too few replicas are there, its cluster lacks
-// slots. Where the server becomes another (LOADING, READONLY, MASTERDOWN) a
-// cursor means nothing any more: those are not for waiting.
-var refusals = []string{"BUSY ", "MISCONF ", "NOREPLICAS ", "CLUSTERDOWN The cluster is down"}
+// lets it, a snapshot failed, too few replicas are there, a replica lost its
+// primary, a cluster lacks slots. Where the server becomes another (LOADING,
+// READONLY) a cursor means nothing any more: those are not for waiting.
+var refusals = []string{"BUSY ", "MISCONF ", "NOREPLICAS ", "MASTERDOWN ", "CLUSTERDOWN The cluster is down"}
 
-// Refusal is what a reply says that refuses a command for now; "" of any other
-// error, and of none.
+// Refusal is why, in words, what failed is refused for now: by what a reply
+// says, or what an error says of itself by a method of that name; "" of any
+// other error, and of none.
 func Refusal(err error) string {
+	if own, is := errors.AsType[interface {
+		error
+		Refusal() string
+	}](err); is {
+		return own.Refusal()
+	}
 	reply, is := errors.AsType[redis.Error](err)
 	if !is {
 		return ""
@@ -35,7 +42,7 @@ func Refusal(err error) string {
 		at := strings.Index(text, r)
 		if at == 0 || at > 0 && (text[at-1] == '-' || strings.HasPrefix(text, "EXECABORT ")) {
 			sentence, _, _ := strings.Cut(text[at:], ". ")
-			return sentence
+			return "the server refuses commands: " + sentence
 		}
 	}
 	return ""

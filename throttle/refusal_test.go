@@ -35,9 +35,12 @@ func TestRefusal(t *testing.T) {
 		"ERR unknown command 'x', with args: 'MISCONF a'":   "",
 		"NOPERM No permissions to access the 'BUSY ' key":   "",
 		"OOM command not allowed when used memory > 'max'":  "",
-		"MASTERDOWN Link with MASTER is down and replica":   "",
+		"MASTERDOWN Link with MASTER is down and replica":   "MASTERDOWN Link with MASTER is down and replica",
 		"ERR Error running script: @user_script: NOREPLICA": "",
 	} {
+		if want != "" {
+			want = "the server refuses commands: " + want
+		}
 		if got := Refusal(fmt.Errorf("act: %w", reply(text))); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}

@@ -13,7 +13,17 @@ type identity struct {
 	runID, nodeID, role string
 	byInfo, byHello     bool
 	noTouch             bool
+	linked              bool // a replica that is read must have its primary
 }
+
+// unlinked says that a replica has lost its primary: what it has is old, for
+// now.
+type unlinked struct{}
+
+func (u unlinked) Error() string { return "the replica that is read has lost its primary" }
+
+// Refusal is what throttle.Refusal asks an error for.
+func (u unlinked) Refusal() string { return u.Error() }
 
 // check compares the node behind a connection with the one that was opened.
 // An error of ours is always ErrIdentity or ErrRole; any other means that the
@@ -48,11 +58,13 @@ func (want identity) check(ctx context.Context, c redis.Cmdable, noTouch bool) e
 	}
 
 	var is Server
+	var link string
 	switch {
 	case want.byInfo:
 		fields := parseInfo(server.Val())
 		is.RunID = fields["run_id"]
-		is.Role = parseInfo(replication.Val())["role"]
+		fields = parseInfo(replication.Val())
+		is.Role, link = fields["role"], fields["master_link_status"]
 	case want.byHello:
 		if _, err := is.setFromHello(hello.Val()); err != nil {
 			return err
@@ -68,6 +80,8 @@ func (want identity) check(ctx context.Context, c redis.Cmdable, noTouch bool) e
 		return fmt.Errorf("%w: cluster node id is %q and was %q", ErrIdentity, is.NodeID, want.nodeID)
 	case want.role != "" && is.Role != want.role:
 		return fmt.Errorf("%w: is %q and was %q", ErrRole, is.Role, want.role)
+	case want.linked && link == "down":
+		return unlinked{}
 	}
 	return nil
 }

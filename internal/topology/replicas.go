@@ -129,18 +129,21 @@ func (s *Shard) LazyExpire(ctx context.Context) bool {
 }
 
 // OpenReplica opens a replica of the shard to be read from: the first, as the
-// primary names them, that can be reached and is in step. It has its own
-// abilities and identity, and the shard's ID and slots; close it with
-// CloseClient.
+// primary names them, that can be reached and has what the primary has now, or
+// gets it within three seconds. It has its own abilities and identity, and the
+// shard's ID and slots; close it with CloseClient.
 //
-// Sends: INFO replication to the primary; READONLY in a cluster and what Open
-// sends to a node that is only read to the replica.
+// Sends: INFO replication to the primary; READONLY in a cluster, what Open
+// sends to a node that is only read, and INFO replication until it has caught
+// up, to the replica.
 func (s *Shard) OpenReplica(ctx context.Context) (*Shard, error) {
 	text, err := s.client.Info(ctx, "replication").Result()
 	if err != nil {
 		return nil, fmt.Errorf("ask for the replicas: %w", err)
 	}
-	addrs := replicaAddrs(parseInfo(text))
+	fields := parseInfo(text)
+	offset, _ := strconv.ParseInt(fields["master_repl_offset"], 10, 64)
+	addrs := replicaAddrs(fields)
 	if len(addrs) == 0 {
 		return nil, fmt.Errorf("%s has no replica to read from", s.Addr)
 	}
@@ -148,7 +151,11 @@ func (s *Shard) OpenReplica(ctx context.Context) (*Shard, error) {
 	for _, addr := range addrs {
 		r, err := s.openReplica(ctx, addr)
 		if err == nil {
-			return r, nil
+			if err = r.await(ctx, offset); err == nil {
+				r.want.linked = true
+				return r, nil
+			}
+			r.CloseClient()
 		}
 		errs = append(errs, fmt.Errorf("replica %s: %w", addr, err))
 	}
@@ -182,6 +189,35 @@ func (s *Shard) openReplica(ctx context.Context, addr string) (*Shard, error) {
 	r := l.shard(s.ID, s.DB, s.Keys)
 	r.Slots, r.readOnly = s.Slots, s.Server.Cluster
 	return r, nil
+}
+
+// How long a replica may take to catch up with what its primary had when it
+// was opened, and how often it is asked.
+const (
+	catchUp     = 3 * time.Second
+	catchUpStep = 50 * time.Millisecond
+)
+
+// await waits until a replica has all that its primary had at an offset.
+func (s *Shard) await(ctx context.Context, offset int64) error {
+	for deadline := time.Now().Add(catchUp); ; {
+		text, err := s.client.Info(ctx, "replication").Result()
+		if err != nil {
+			return fmt.Errorf("ask how far it is: %w", err)
+		}
+		has, err := strconv.ParseInt(parseInfo(text)["slave_repl_offset"], 10, 64)
+		switch {
+		case err != nil || has >= offset: // or it does not tell
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("it is %d bytes behind its primary", offset-has)
+		}
+		select {
+		case <-time.After(catchUpStep):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // CloseClient ends the connections of a shard that OpenReplica opened.
