@@ -17,4 +17,6 @@ func residentPeak(int) int64 { return 0 }
 func childOf(*testing.T, *server) int { return 0 }
 
 // stopLazyfree is not known here.
-func stopLazyfree(*testing.T, *server) (func(), error) { return nil, errors.New("no way to stop a thread is known here") }
+func stopLazyfree(*testing.T, *server) (func(), error) {
+	return nil, errors.New("no way to stop a thread is known here")
+}

@@ -78,10 +78,10 @@ func (s *server) number(t *testing.T, section, field string) int64 {
 	return n
 }
 
-// TestSignals: each signal of a server's own work holds a run while the
+// TestHoldsForServer: each signal of a server's own work holds a run while the
 // condition is there in truth. The signals of its peers are in
-// TestSignalsOfPeers, what people give in TestHolds.
-func TestSignals(t *testing.T) {
+// TestHoldsForPeers, what people give in TestHolds.
+func TestHoldsForServer(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, b serverBinary) {
 		t.Run("AOF rewrite", func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestSignals(t *testing.T) {
 		t.Run("aof_growth", func(t *testing.T) {
 			t.Parallel()
 			// The rewrite of the test's own is the only one.
-			d := standalone(t, b, "appendonly yes", "appendfsync no", "auto-aof-rewrite-percentage 0")
+			d := standalone(t, b, "appendonly yes", "appendfsync no", "auto-aof-rewrite-percentage 0", "rdbcompression no")
 			h := drainSlowly(t, d, "hold_when: {aof_growth: 4MiB, snapshot: false}")
 			// What is new makes the AOF larger than when the run began, also
 			// after a rewrite: that may not hold for ever.
@@ -177,9 +177,11 @@ func TestSignals(t *testing.T) {
 		})
 		t.Run("memory", func(t *testing.T) {
 			t.Parallel()
-			h := drainSlowly(t, standalone(t, b), "hold_when: {memory: 90%}")
-			m := h.owner()
-			m.do(t, 0, "SET", "ballast", strings.Repeat("x", 40<<20)) // 5% of it are more than clients need
+			d := standalone(t, b)
+			m := d.masters[0]
+			shows(t, m, "memory", "maxmemory")
+			h := drainSlowly(t, d, "hold_when: {memory: 90%}")
+			m.do(t, 0, "SETRANGE", "ballast", 40<<20, "x") // 5% of it are more than clients need
 			m.do(t, 0, "CONFIG", "SET", "maxmemory", m.number(t, "memory", "used_memory")*100/95)
 			h.holds("% of maxmemory are in use, line 90%")
 			m.do(t, 0, "CONFIG", "SET", "maxmemory", "1gb")
