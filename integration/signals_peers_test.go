@@ -55,6 +55,10 @@ func TestHoldsForPeers(t *testing.T) {
 			t.Parallel()
 			d, replica := replicated(t, b)
 			h := drainSlowly(t, d, "hold_when: {replica_lag: 0, replica_lag_bytes: 1MiB}")
+			// How far a replica is that has not told yet, nobody knows.
+			h.until("the replica has said how far it is", func() bool {
+				return !strings.Contains(d.masters[0].info(t, "replication")["slave0"], "offset=0,")
+			})
 			goOn := stopped(t, replica)
 			overwrite(t, d.masters[0], 3)
 			h.holds("replica "+replica.addr+" is 3.", "MiB behind, line 1.0 MiB")

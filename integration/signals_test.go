@@ -13,19 +13,26 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// meanwhile lets so many other clients repeat a step, each over a connection
-// of its own, until end is called. What they are refused fails the test.
+// another is a client of a server that has nothing to do with the test's own.
+func another(t *testing.T, s *server, connections int) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{
+		Addr: s.addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1, PoolSize: connections, ReadTimeout: time.Minute,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// meanwhile lets so many other clients repeat a step until end is called.
+// What they are refused fails the test.
 func meanwhile(t *testing.T, s *server, clients int, step func(ctx context.Context, c *redis.Client) error) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
+	c := another(t, s, clients)
 	var all sync.WaitGroup
 	for range clients {
 		all.Go(func() {
-			c := redis.NewClient(&redis.Options{
-				Addr: s.addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1, PoolSize: 1, ReadTimeout: time.Minute,
-				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-			})
-			defer c.Close()
 			for ctx.Err() == nil {
 				if err := step(ctx, c); err != nil && ctx.Err() == nil {
 					t.Errorf("another client: %v", err)
@@ -35,6 +42,37 @@ func meanwhile(t *testing.T, s *server, clients int, step func(ctx context.Conte
 		})
 	}
 	end = sync.OnceFunc(func() { cancel(); all.Wait() })
+	t.Cleanup(end)
+	return end
+}
+
+// arrivals sends a command again and again, each over a connection of its
+// own, whether the ones before were answered or not, until end is called. A
+// command that takes longer than the next one stays away is always followed
+// by one that waits already: clients that wait for their answers would all be
+// answered at once, and leave the server idle until they ask again.
+func arrivals(t *testing.T, s *server, every time.Duration, args ...any) (end func()) {
+	t.Helper()
+	c := another(t, s, 300)
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			all.Go(func() {
+				if err := c.Do(context.Background(), args...).Err(); err != nil {
+					t.Errorf("another client: %v", err)
+				}
+			})
+		}
+	})
+	end = sync.OnceFunc(func() { close(stop); all.Wait() })
 	t.Cleanup(end)
 	return end
 }
@@ -128,8 +166,7 @@ func TestHoldsForServer(t *testing.T) {
 		t.Run("ping", func(t *testing.T) {
 			t.Parallel()
 			h := drainSlowly(t, standalone(t, b, withDebug(b)...), "hold_when: {ping: 50ms}")
-			// Of two there is always one whose turn is next.
-			end := meanwhile(t, h.owner(), 2, many(1, 0, func(int) []any { return []any{"DEBUG", "SLEEP", "0.15"} }))
+			end := arrivals(t, h.owner(), 140*time.Millisecond, "DEBUG", "SLEEP", "0.15")
 			h.holds("a PING takes ", "ms, line 50ms")
 			end()
 			h.goesOn("a PING takes ", "ms, line 50ms")
