@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -114,6 +115,36 @@ func TestHoldsForPeers(t *testing.T) {
 				t.Errorf("%d fields were removed while held", before-after)
 			}
 			h.goesOn("the server is loading its data")
+		})
+		t.Run("loading, in the middle of a batch", func(t *testing.T) {
+			t.Parallel()
+			if !b.since(6, 2) {
+				t.Skip("has no way to make a load of little data slow")
+			}
+			d := standalone(t, b, append(withDebug(b), "rdbcompression no", "key-load-delay 200000")...)
+			m := d.masters[0]
+			load(t, d, 0, "hash", "big", 30_000)
+			o := newOperator(t)
+			r := o.start(t, "clean", "--action", "delete", "--prefix", "big", "--url", d.url(), "--method", "drain",
+				"--elements-per-second", "10000", "--execute", "--format", "json")
+			eventually(t, 30*time.Second, "the drain has begun", func() bool {
+				return slices.ContainsFunc(m.names(t, 0), isTrash) || r.ended()
+			})
+			for i := range 10 {
+				m.do(t, 0, "SETRANGE", fmt.Sprint("ballast:", i), 21<<17, "x")
+			}
+			// The next batch meets the server as it loads, before a sample tells.
+			m.do(t, 0, "DEBUG", "RELOAD")
+			s := r.wait().exit(0).summary()
+			if s.Outcomes["drained"] != 1 && s.Outcomes["finished"] != 1 {
+				s.from.error("neither drained nor finished")
+			}
+			if !strings.Contains(fmt.Sprint(s.Holds), "the server is loading its data") {
+				s.from.error("holds %+v do not tell of the load", s.Holds)
+			}
+			if n := m.doInt(t, 0, "DBSIZE"); n != 10 {
+				s.from.error("%d keys are left", n)
+			}
 		})
 		t.Run("cluster_down", func(t *testing.T) {
 			t.Parallel()
