@@ -36,9 +36,21 @@ func startCluster(t *testing.T, b serverBinary, opts ...option) *deployment {
 // the masters come first.
 func startMixedCluster(t *testing.T, b serverBinary, optsOf func(node int) []option) *deployment {
 	t.Helper()
+	return buildCluster(t, b, 3, optsOf)
+}
+
+// startMasters is startCluster without replicas: nobody takes over from a
+// master that is down.
+func startMasters(t *testing.T, b serverBinary, opts ...option) *deployment {
+	t.Helper()
+	return buildCluster(t, b, 0, func(int) []option { return opts })
+}
+
+func buildCluster(t *testing.T, b serverBinary, replicas int, optsOf func(node int) []option) *deployment {
+	t.Helper()
 	const masters = 3
 	var nodes []*server
-	for len(nodes) < 2*masters {
+	for len(nodes) < masters+replicas {
 		opts := optsOf(len(nodes))
 		s, err := tryServer(t, b, true, opts)
 		if err != nil {
@@ -95,7 +107,7 @@ func startMixedCluster(t *testing.T, b serverBinary, optsOf func(node int) []opt
 		eventually(t, time.Minute, n.addr+" says cluster_state:ok", func() bool {
 			text := fmt.Sprint(n.do(t, 0, "CLUSTER", "INFO"))
 			return strings.Contains(text, "cluster_state:ok") && strings.Contains(text, "cluster_slots_ok:16384") &&
-				strings.Contains(text, "cluster_size:3") && replicasIn(fmt.Sprint(n.do(t, 0, "CLUSTER", "NODES"))) == masters
+				strings.Contains(text, "cluster_size:3") && replicasIn(fmt.Sprint(n.do(t, 0, "CLUSTER", "NODES"))) == replicas
 		})
 	}
 	for _, r := range d.replicas {

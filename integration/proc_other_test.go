@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"errors"
 	"os/exec"
 	"testing"
 )
@@ -14,3 +15,8 @@ func residentPeak(int) int64 { return 0 }
 
 // childOf is not known here.
 func childOf(*testing.T, *server) int { return 0 }
+
+// stopLazyfree is not known here.
+func stopLazyfree(*testing.T, *server) (func(), error) {
+	return nil, errors.New("no way to stop a thread is known here")
+}

@@ -140,8 +140,7 @@ func TestMasterDown(t *testing.T) {
 					return run.ended() || strings.Contains(run.err.String(), "the replica that is read has lost its primary") ||
 						stale == "no" && strings.Contains(run.err.String(), "MASTERDOWN ")
 				})
-				host, port, _ := strings.Cut(m.addr, ":")
-				replica.do(t, 0, "SLAVEOF", host, port)
+				follow(t, replica, m)
 				s := run.wait().exit(0).summary()
 				s.complete(true)
 				if s.KeysScanned != keys || !strings.Contains(strings.Join(s.Notes, "\n"), ": held ") {

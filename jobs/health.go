@@ -189,7 +189,9 @@ func (k *worker) holdsInto(s *Summary) {
 		}
 	}
 	if unknown := k.health.Unknown(); len(unknown) > 0 {
-		s.Notes = append(s.Notes, fmt.Sprintf("shard %s: the server does not show %s, which hold nothing here",
-			k.shard.ID, strings.Join(unknown, ", ")))
+		note := fmt.Sprintf("shard %s: the server does not show %s, which hold nothing here", k.shard.ID, strings.Join(unknown, ", "))
+		if !slices.Contains(s.Notes, note) { // by a worker that took over
+			s.Notes = append(s.Notes, note)
+		}
 	}
 }

@@ -217,6 +217,7 @@ func (w *run) retire(k *worker, heirs []*worker) {
 		k.arrived() // its place is no place to go on from
 	}
 	k.close()
+	k.holdsInto(w.summary) // what still holds ends here for it
 	for _, h := range heirs {
 		if h.shard.ID == k.shard.ID || overlap(h.shard.Slots, k.shard.Slots) {
 			h.acted += k.acted

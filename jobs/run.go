@@ -419,9 +419,10 @@ func (w *run) close(ctx context.Context, workers []*worker) (*Summary, error) {
 	failed, useful, undrained := 0, 0, int64(0)
 	var state error
 	if w.Mode == Execute { // what was done stays done
+		// A drain of theirs that was interrupted was finished by whom took over,
+		// or the shard is not complete, or that drain is counted there.
 		for _, k := range w.retired {
 			k.actsInto(s, w.tally)
-			undrained += k.undrained
 		}
 	}
 	for _, k := range workers {

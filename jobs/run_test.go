@@ -40,6 +40,12 @@ func TestRunEnds(t *testing.T) {
 		}, nil, ErrPartial, false},
 		{"a key failed", Execute, func(_ *run, one, _ *worker) { one.outcomes.Failed = 1 }, nil, ErrPartial, true},
 		{"a key stays in the trash", Execute, func(_ *run, one, _ *worker) { one.outcomes.Trashed, one.undrained = 1, 1 }, nil, ErrPartial, true},
+		{"a key that stayed in the trash was finished by who took over", Execute, func(w *run, one, _ *worker) {
+			before := newWorker(w, one.shard)
+			before.outcomes.Trashed, before.undrained = 1, 1
+			one.outcomes.Finished = 1
+			w.retired = []*worker{before}
+		}, nil, nil, true},
 		{"a key is kept", Execute, func(_ *run, one, _ *worker) { one.outcomes.Trashed = 1 }, nil, nil, true},
 		{"gone, changed and protected are no failures", Execute, func(_ *run, one, _ *worker) {
 			one.outcomes = Outcomes{Gone: 1, Changed: 1, Protected: 1, Finished: 1}

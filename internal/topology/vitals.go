@@ -150,6 +150,9 @@ func (m *Sampler) read(info map[string]string, now time.Time, out map[string]Vit
 	m.before, m.at = info, now
 }
 
+// aof reads how the AOF grows. A rewrite is known by the size that the server
+// says it left: of data that grows it leaves a larger file than there was when
+// the run began.
 func (m *Sampler) aof(info map[string]string, out map[string]Vital) {
 	size, err := strconv.ParseInt(info["aof_current_size"], 10, 64)
 	switch {
@@ -161,6 +164,10 @@ func (m *Sampler) aof(info map[string]string, out map[string]Vital) {
 	}
 	if m.before == nil || size < m.aofBase {
 		m.aofBase = size
+	}
+	if left, err := strconv.ParseInt(info["aof_base_size"], 10, 64); err == nil && m.before != nil &&
+		info["aof_base_size"] != m.before["aof_base_size"] {
+		m.aofBase = min(left, size)
 	}
 	grown := size - m.aofBase
 	out[SignalAOFGrowth] = Vital{float64(grown), fmt.Sprintf("the AOF has grown by %s", humanize.IBytes(uint64(grown)))}
