@@ -12,6 +12,7 @@
 //	purge            how fast many small keys are gone
 //	drain, stall     how fast one hash is gone without UNLINK, and what others feel
 //	clean            what others feel while a key of each type is found and removed
+//	cpu              what a busy server's load keeps beside a removal and a scan
 //	removal          every way to remove one big key of each type, of 1 to 10
 //	                 million elements; takes most of an hour, so not by default
 package main
@@ -43,7 +44,7 @@ const wholeLimit = 3 * time.Hour
 // sections in the order in which they run; what -only takes. The last is left
 // out by default: its largest keys take longer than all the rest.
 var (
-	sections  = []string{"bytes", "elements", "purge", "drain", "stall", "clean", "removal"}
+	sections  = []string{"bytes", "elements", "purge", "drain", "stall", "clean", "cpu", "removal"}
 	byDefault = sections[:len(sections)-1]
 )
 
@@ -197,6 +198,7 @@ func (b *bench) on(ctx context.Context, bin serverBinary, which []string) error 
 		{"drain", b.drains, []string{noUnlink}},
 		{"stall", b.stalls, []string{noUnlink}},
 		{"clean", b.cleans, []string{noUnlink}},
+		{"cpu", b.shares, []string{noUnlink}},
 	} {
 		if !wants(s.name) {
 			continue
