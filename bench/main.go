@@ -13,6 +13,7 @@
 //	drain, stall     how fast one hash is gone without UNLINK, and what others feel
 //	clean            what others feel while a key of each type is found and removed
 //	cpu              what a busy server's load keeps beside a removal and a scan
+//	slowlog          what of keyjanitor's the slow log notes
 //	removal          every way to remove one big key of each type, of 1 to 10
 //	                 million elements; takes most of an hour, so not by default
 package main
@@ -44,7 +45,7 @@ const wholeLimit = 3 * time.Hour
 // sections in the order in which they run; what -only takes. The last is left
 // out by default: its largest keys take longer than all the rest.
 var (
-	sections  = []string{"bytes", "elements", "purge", "drain", "stall", "clean", "cpu", "removal"}
+	sections  = []string{"bytes", "elements", "purge", "drain", "stall", "clean", "cpu", "slowlog", "removal"}
 	byDefault = sections[:len(sections)-1]
 )
 
@@ -199,6 +200,7 @@ func (b *bench) on(ctx context.Context, bin serverBinary, which []string) error 
 		{"stall", b.stalls, []string{noUnlink}},
 		{"clean", b.cleans, []string{noUnlink}},
 		{"cpu", b.shares, []string{noUnlink}},
+		{"slowlog", b.slowLogs, []string{noUnlink, noteMore}},
 	} {
 		if !wants(s.name) {
 			continue
