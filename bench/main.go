@@ -15,7 +15,7 @@
 //	cpu              what a busy server's load keeps beside a removal and a scan
 //	slowlog          what of keyjanitor's the slow log notes
 //	removal          every way to remove one big key of each type, of 1 to 10
-//	                 million elements; takes most of an hour, so not by default
+//	                 million elements; takes more than an hour, so not by default
 package main
 
 import (

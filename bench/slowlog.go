@@ -159,7 +159,7 @@ func (b *bench) tellSlow(keys int, sum map[string]*slowCommand, entries []slowEn
 		if c.slowest == 0 {
 			slowest = "under " + millis(noted)
 		}
-		t.add(name, grouped(c.calls), grouped(c.over), percent(float64(c.over)/float64(max(1, c.calls))), slowest)
+		t.add(strings.ReplaceAll(name, "|", " "), grouped(c.calls), grouped(c.over), percent(float64(c.over)/float64(max(1, c.calls))), slowest)
 	}
 	b.printf("%s\n", t)
 

@@ -171,6 +171,9 @@ func (r *stallRow) p999() time.Duration {
 
 // pings are the cells of a row: median, p99, p99.9 and max.
 func (r *stallRow) pings() []string {
+	if slices.ContainsFunc(r.felt, func(l latency) bool { return l.pings == 0 }) {
+		return slices.Repeat([]string{"too short"}, 4)
+	}
 	return []string{
 		millis(r.mid(func(l latency) time.Duration { return l.median })),
 		millis(r.mid(func(l latency) time.Duration { return l.p99 })),
