@@ -37,7 +37,7 @@ manifests: ## build deploy/base and check it against Kubernetes' own schemas
 vuln: ## look for known vulnerabilities in what the program calls
 	$(GOVULNCHECK) ./...
 
-bench: ## measure side by side with redis-cli and plain loops
+bench: ## measure side by side with redis-cli and plain loops; go run ./bench -only removal does more
 	go run ./bench
 
 build: ## a static binary, bin/keyjanitor

@@ -6,19 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
-// stepLimit bounds one turn of one contender; the longest, a scan of a
-// million keys by redis-cli, takes half a minute.
-const stepLimit = 5 * time.Minute
+// stepLimit bounds one turn of one contender; the longest, to drain a hash of
+// ten million fields at the default pace beside a load, takes some minutes.
+const stepLimit = 20 * time.Minute
 
 // summary is what the bench reads of keyjanitor's JSON.
 type summary struct {
@@ -91,105 +87,6 @@ func split(addr string) (host, port string) {
 		}
 	}
 	return addr, ""
-}
-
-// loopCommand makes this program be the plain loop, in a process of its own,
-// as keyjanitor is: so its work is not in the way of the clock here.
-const loopCommand = "plain-loop"
-
-// allKeys, where the plain loop takes a key, makes it remove every key.
-const allKeys = "*"
-
-// plainLoop removes a hash, or with allKeys every key, in another process; the
-// time is the loop's own, without the start of that process.
-func plainLoop(ctx context.Context, srv *server, key string) (removed int64, took time.Duration, err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, 0, err
-	}
-	text, _, err := command(ctx, self, loopCommand, srv.addr, key)
-	if err != nil {
-		return 0, 0, err
-	}
-	var ns int64
-	if _, err := fmt.Sscan(string(text), &removed, &ns); err != nil {
-		return 0, 0, fmt.Errorf("read what the plain loop said: %w", err)
-	}
-	return removed, time.Duration(ns), nil
-}
-
-// loopProcess is the other side of plainLoop.
-func loopProcess(ctx context.Context, addr, key string, stdout io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, stepLimit)
-	defer cancel()
-	rdb := client(addr)
-	defer rdb.Close()
-	if err := rdb.Ping(ctx).Err(); err != nil {
-		return err
-	}
-	start := time.Now()
-	remove := func() (int64, error) { return loop(ctx, rdb, key) }
-	if key == allKeys {
-		remove = func() (int64, error) { return unlinkLoop(ctx, rdb) }
-	}
-	n, err := remove()
-	if err != nil {
-		return fmt.Errorf("plain loop: %w", err)
-	}
-	fmt.Fprintln(stdout, n, time.Since(start).Nanoseconds())
-	return nil
-}
-
-// loop is what one writes by hand: HSCAN COUNT 100, HDEL of the page, until
-// the cursor is 0 again.
-func loop(ctx context.Context, rdb *redis.Client, key string) (removed int64, err error) {
-	for cursor := uint64(0); ; {
-		pairs, next, err := rdb.HScan(ctx, key, cursor, "", 100).Result()
-		if err != nil {
-			return removed, err
-		}
-		fields := make([]string, 0, len(pairs)/2)
-		for i := 0; i < len(pairs); i += 2 {
-			fields = append(fields, pairs[i])
-		}
-		if len(fields) > 0 {
-			n, err := rdb.HDel(ctx, key, fields...).Result()
-			if err != nil {
-				return removed, err
-			}
-			removed += n
-		}
-		if cursor = next; cursor == 0 {
-			return removed, nil
-		}
-	}
-}
-
-// unlinkLoop is what one writes by hand to remove many small keys: SCAN COUNT
-// 1000, a pipeline of UNLINKs for the page, until the cursor is 0 again.
-func unlinkLoop(ctx context.Context, rdb *redis.Client) (removed int64, err error) {
-	for cursor := uint64(0); ; {
-		names, next, err := rdb.Scan(ctx, cursor, "", 1000).Result()
-		if err != nil {
-			return removed, err
-		}
-		if len(names) > 0 {
-			pipe := rdb.Pipeline()
-			for _, name := range names {
-				pipe.Unlink(ctx, name)
-			}
-			cmds, err := pipe.Exec(ctx)
-			if err != nil {
-				return removed, err
-			}
-			for _, cmd := range cmds {
-				removed += cmd.(*redis.IntCmd).Val()
-			}
-		}
-		if cursor = next; cursor == 0 {
-			return removed, nil
-		}
-	}
 }
 
 // xargs removes every key of a pattern with redis-cli alone.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -47,7 +48,7 @@ func loadMix(ctx context.Context, rdb *redis.Client, prefix string, n int) error
 		case kind < 94:
 			pipe.SAdd(ctx, fmt.Sprintf(prefix+"tags:%d", i), numbered(few, "tag:%d")...)
 		default:
-			pipe.ZAdd(ctx, fmt.Sprintf(prefix+"board:%d", i), scored(0, few)...)
+			pipe.ZAdd(ctx, fmt.Sprintf(prefix+"board:%d", i), scored(few)...)
 		}
 		if err := flush(ctx, pipe, 1000); err != nil {
 			return err
@@ -67,44 +68,41 @@ func numbered(n int, format string, besides ...any) []any {
 
 // scored are n members of a sorted set, the odd ones with scores of their
 // own and the others with one and the same.
-func scored(from, n int) []redis.Z {
+func scored(n int) []redis.Z {
 	out := make([]redis.Z, n)
 	for i := range out {
-		k := from + i
-		out[i] = redis.Z{Score: float64(k * (k % 2)), Member: fmt.Sprintf("member:%07d", k)}
+		out[i] = redis.Z{Score: float64(i * (i % 2)), Member: fmt.Sprintf("member:%07d", i)}
 	}
 	return out
 }
 
-// loadBig writes one key of n members, 500 a command.
+// bigScript writes the members from ARGV[2] to before ARGV[3] into a key of
+// the type ARGV[1]: a hash has the value ARGV[4] for each, and of a sorted set
+// every second member has a score of its own.
+var bigScript = redis.NewScript(`
+local add = {hash='HSET', set='SADD', list='RPUSH', zset='ZADD'}
+local kind, to, args = ARGV[1], tonumber(ARGV[3]), {}
+for k = tonumber(ARGV[2]), to - 1 do
+  if kind == 'zset' then args[#args + 1] = k * (k % 2) end
+  args[#args + 1] = string.format('member:%07d', k)
+  if kind == 'hash' then args[#args + 1] = ARGV[4] end
+  if #args >= 1000 or k == to - 1 then
+    redis.call(add[kind], KEYS[1], unpack(args))
+    args = {}
+  end
+end`)
+
+// loadBig writes one key of n members. A script does it in a third of the time
+// that pipelines take, and the largest keys have ten million.
 func loadBig(ctx context.Context, rdb *redis.Client, kind, key string, n int) error {
-	const batch = 500
-	pipe := rdb.Pipeline()
-	args := make([]any, 0, 2*batch)
+	const batch = 100_000
 	for i := 0; i < n; i += batch {
-		size := min(batch, n-i)
-		args = args[:0]
-		for k := i; k < i+size; k++ {
-			args = append(args, fmt.Sprintf("member:%07d", k))
-			if kind == "hash" {
-				args = append(args, filler[:20])
-			}
-		}
-		switch kind {
-		case "hash":
-			pipe.HSet(ctx, key, args...)
-		case "set":
-			pipe.SAdd(ctx, key, args...)
-		case "list":
-			pipe.RPush(ctx, key, args...)
-		case "zset":
-			pipe.ZAdd(ctx, key, scored(i, size)...)
-		}
-		if err := flush(ctx, pipe, 20); err != nil {
-			return err
+		err := bigScript.Run(ctx, rdb, []string{key}, kind, i, min(i+batch, n), filler[:20]).Err()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return fmt.Errorf("load data: %w", err)
 		}
 	}
-	return flush(ctx, pipe, 0)
+	return nil
 }
 
 // flush sends what a pipeline holds if it is at least n commands.

@@ -1,10 +1,21 @@
 // Command bench measures keyjanitor side by side with what one would use
 // instead: redis-cli --memkeys and --bigkeys, plain loops of SCAN and UNLINK and
-// of HSCAN and HDEL, redis-cli with xargs, and DEL. It starts its own servers on free loopback ports in a temporary
-// folder, lets the contenders take turns on the same data, and prints tables
-// of medians. It touches no server that it did not start, promises to end by
-// itself, and says which goals were missed; only what could not be run is an
-// error.
+// of HSCAN and HDEL, redis-cli with xargs, DEL, and UNLINK. It starts its own
+// servers on free loopback ports in a temporary folder, lets the contenders take
+// turns on the same data, and prints tables of medians. It touches no server that
+// it did not start, promises to end by itself, and says which goals were missed;
+// only what could not be run is an error.
+//
+// Sections, by -only:
+//
+//	bytes, elements  how fast many keys are scanned
+//	purge            how fast many small keys are gone
+//	drain, stall     how fast one hash is gone without UNLINK, and what others feel
+//	clean            what others feel while a key of each type is found and removed
+//	cpu              what a busy server's load keeps beside a removal and a scan
+//	slowlog          what of keyjanitor's the slow log notes
+//	removal          every way to remove one big key of each type, of 1 to 10
+//	                 million elements; takes more than an hour, so not by default
 package main
 
 import (
@@ -19,6 +30,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -26,16 +38,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wholeLimit ends a run that hangs somewhere: the default one takes a third
-// of it on two cores.
-const wholeLimit = 45 * time.Minute
+// wholeLimit ends a run that hangs somewhere: the longest section, removal,
+// takes a third of it on two cores, and so does the default run.
+const wholeLimit = 3 * time.Hour
 
-// sections in the order in which they run; what -only takes.
-var sections = []string{"bytes", "elements", "purge", "drain", "stall", "clean"}
+// sections in the order in which they run; what -only takes. The last is left
+// out by default: its largest keys take longer than all the rest.
+var (
+	sections  = []string{"bytes", "elements", "purge", "drain", "stall", "clean", "cpu", "slowlog", "removal"}
+	byDefault = sections[:len(sections)-1]
+)
 
 // bench is one run.
 type bench struct {
 	keys, fields, runs int
+	scale              float64
 	dir                string // removed at the end
 	janitor            string // the binary
 	out, progress      io.Writer
@@ -56,8 +73,8 @@ type silent struct{}
 func (silent) Printf(context.Context, string, ...any) {}
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) == 3 && args[0] == loopCommand {
-		if err := loopProcess(ctx, args[1], args[2], stdout); err != nil {
+	if is, err := otherProcess(ctx, args, stdout); is {
+		if err != nil {
 			fmt.Fprintln(stderr, "bench:", err)
 			return 1
 		}
@@ -68,8 +85,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs.SetOutput(stderr)
 	fs.IntVar(&b.keys, "keys", 1_000_000, "small keys that are scanned")
 	fs.IntVar(&b.fields, "fields", 1_000_000, "members of the big hash, set and sorted set; the list has half as many")
-	fs.IntVar(&b.runs, "runs", 5, "how often each contender has its turn; the tables show medians")
-	only := fs.String("only", strings.Join(sections, ","), "what to measure, a list with commas")
+	fs.IntVar(&b.runs, "runs", 5, "how often each contender has its turn, in the section removal at most "+strconv.Itoa(removalRuns)+" times; the tables show medians")
+	fs.Float64Var(&b.scale, "scale", 1, "of the keys of the section removal, which have 1 to 10 million elements")
+	only := fs.String("only", strings.Join(byDefault, ","), "what to measure, a list with commas; removal takes longer than all the rest")
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
@@ -90,6 +108,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
+// otherProcess is what this program does when it started itself.
+func otherProcess(ctx context.Context, args []string, stdout io.Writer) (is bool, err error) {
+	switch {
+	case len(args) == 3 && args[0] == loopCommand:
+		return true, loopProcess(ctx, args[1], args[2], stdout)
+	case len(args) == 4 && args[0] == loadCommand:
+		clients, err := strconv.Atoi(args[2])
+		depth, bad := strconv.Atoi(args[3])
+		if err := errors.Join(err, bad); err != nil {
+			return true, err
+		}
+		return true, loadProcess(ctx, args[1], clients, depth, stdout)
+	}
+	return false, nil
+}
+
 // check refuses sizes that measure nothing.
 func (b *bench) check(only string, rest []string) ([]string, error) {
 	which := strings.Split(only, ",")
@@ -101,8 +135,8 @@ func (b *bench) check(only string, rest []string) ([]string, error) {
 	switch {
 	case len(rest) > 0:
 		return nil, fmt.Errorf("unexpected argument %q", rest[0])
-	case b.keys < 1000 || b.fields < 10_000 || b.runs < 1:
-		return nil, errors.New("-keys must be at least 1000, -fields 10000, -runs 1")
+	case b.keys < 1000 || b.fields < 10_000 || b.runs < 1 || !(b.scale >= 0.01 && b.scale <= 10):
+		return nil, errors.New("-keys must be at least 1000, -fields 10000, -runs 1, -scale 0.01 to 10")
 	}
 	return which, nil
 }
@@ -156,21 +190,28 @@ func (b *bench) on(ctx context.Context, bin serverBinary, which []string) error 
 			return err
 		}
 	}
-	if wants("purge") {
-		if err := b.with(ctx, bin, func(srv *server) error { return b.purges(ctx, srv) }); err != nil {
-			return fmt.Errorf("purge: %w", err)
-		}
-	}
 	for _, s := range []struct {
 		name    string
 		measure func(context.Context, *server) error
-	}{{"drain", b.drains}, {"stall", b.stalls}, {"clean", b.cleans}} {
+		options []string
+	}{
+		{"purge", b.purges, nil},
+		{"drain", b.drains, []string{noUnlink}},
+		{"stall", b.stalls, []string{noUnlink}},
+		{"clean", b.cleans, []string{noUnlink}},
+		{"cpu", b.shares, []string{noUnlink}},
+		{"slowlog", b.slowLogs, []string{noUnlink, noteMore}},
+	} {
 		if !wants(s.name) {
 			continue
 		}
-		err := b.with(ctx, bin, func(srv *server) error { return s.measure(ctx, srv) }, noUnlink)
-		if err != nil {
+		if err := b.with(ctx, bin, func(srv *server) error { return s.measure(ctx, srv) }, s.options...); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	if wants("removal") {
+		if err := b.removal(ctx, bin); err != nil {
+			return fmt.Errorf("removal: %w", err)
 		}
 	}
 	b.printf("All of it took %s; load average at the end %s.\n", time.Since(started).Round(time.Second), loadAverage())

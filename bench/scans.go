@@ -155,25 +155,12 @@ func (b *bench) tellScans(total int64, ways []*scanner, goals []scanGoal, idle *
 		"Times are those of the whole process, its start and the report included. %s\n", grouped(total), mix, grouped(bigListLength), probeText)
 	byName := map[string]*scanner{}
 	t := newTable("way", "time", "keys/s", "server CPU per key", "of the floor's speed", "PING p99", "PING p99.9", "PING max")
-	ms := func(w *stallRow, pick func(latency) time.Duration) string {
-		out := make([]time.Duration, len(w.felt))
-		for i, l := range w.felt {
-			out[i] = pick(l)
-		}
-		return millis(median(out))
-	}
-	pings := func(w *stallRow) []string {
-		return []string{
-			ms(w, func(l latency) time.Duration { return l.p99 }), ms(w, func(l latency) time.Duration { return l.p999 }),
-			ms(w, func(l latency) time.Duration { return l.most }),
-		}
-	}
-	t.add(append([]string{idle.name, "", "", "", ""}, pings(idle)...)...)
+	t.add(append([]string{idle.name, "", "", "", ""}, idle.pings()[1:]...)...)
 	for _, w := range ways {
 		byName[w.name] = w
 		cpu := strconv.FormatFloat(float64(median(w.cpu).Nanoseconds())/1000/float64(total), 'f', 2, 64) + " µs"
 		near := strconv.FormatFloat(100*median(ratios(w.times, ways[0].times)), 'f', 0, 64) + "%"
-		t.add(append([]string{w.name, spread(w.times, seconds), perSecond(median(rates(total, w.times))), cpu, near}, pings(&w.felt)...)...)
+		t.add(append([]string{w.name, spread(w.times, seconds), perSecond(median(rates(total, w.times))), cpu, near}, w.felt.pings()[1:]...)...)
 	}
 	b.printf("%s\n", t)
 	if len(goals) == 0 {

@@ -50,6 +50,7 @@ func findServers(ctx context.Context, list string) ([]serverBinary, error) {
 
 // server is one process that the bench started.
 type server struct {
+	bin  serverBinary
 	addr string
 	rdb  *redis.Client
 	cmd  *exec.Cmd
@@ -89,7 +90,7 @@ func tryServer(ctx context.Context, bin serverBinary, parent string, options []s
 		return nil, err
 	}
 	defer log.Close()
-	s := &server{addr: "127.0.0.1:" + strconv.Itoa(port), cmd: exec.Command(bin.path, conf), done: make(chan struct{})}
+	s := &server{bin: bin, addr: "127.0.0.1:" + strconv.Itoa(port), cmd: exec.Command(bin.path, conf), done: make(chan struct{})}
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	dieWithUs(s.cmd)
 	if err := s.cmd.Start(); err != nil {

@@ -109,10 +109,14 @@ func grouped(n int64) string {
 
 // goal says whether a ratio reached what it should.
 func goal(want, got float64) string {
-	if got >= want {
-		return fmt.Sprintf("≥ %g: reached", want)
+	return fmt.Sprintf("≥ %g: %s", want, verdict(got >= want))
+}
+
+func verdict(reached bool) string {
+	if reached {
+		return "reached"
 	}
-	return fmt.Sprintf("≥ %g: **missed**", want)
+	return "**missed**"
 }
 
 // stallTable shows what the probe felt; each cell is the median of the runs.
@@ -126,7 +130,6 @@ func stallTable(rows []stallRow) *table {
 			}
 			return out
 		}
-		mid := func(pick func(latency) time.Duration) string { return millis(median(of(pick))) }
 		longest := slices.Max(of(func(l latency) time.Duration { return l.longest }))
 		command := millis(longest)
 		if longest < slowLine {
@@ -136,10 +139,8 @@ func stallTable(rows []stallRow) *table {
 		for i, l := range r.felt {
 			pings[i] = l.pings
 		}
-		t.add(r.name, seconds(median(r.took)), grouped(int64(median(pings))),
-			mid(func(l latency) time.Duration { return l.median }),
-			mid(func(l latency) time.Duration { return l.p99 }),
-			mid(func(l latency) time.Duration { return l.p999 }),
+		felt := r.pings()
+		t.add(r.name, seconds(median(r.took)), grouped(int64(median(pings))), felt[0], felt[1], felt[2],
 			spread(of(func(l latency) time.Duration { return l.most }), millis), command)
 	}
 	return t
@@ -152,19 +153,30 @@ type stallRow struct {
 	felt []latency
 }
 
-// most is the median of the runs' maxima.
-func (r *stallRow) most() time.Duration {
+// mid is the median of the runs of what is picked of each.
+func (r *stallRow) mid(pick func(latency) time.Duration) time.Duration {
 	out := make([]time.Duration, len(r.felt))
 	for i, l := range r.felt {
-		out[i] = l.most
+		out[i] = pick(l)
 	}
 	return median(out)
 }
 
+func (r *stallRow) most() time.Duration {
+	return r.mid(func(l latency) time.Duration { return l.most })
+}
 func (r *stallRow) p999() time.Duration {
-	out := make([]time.Duration, len(r.felt))
-	for i, l := range r.felt {
-		out[i] = l.p999
+	return r.mid(func(l latency) time.Duration { return l.p999 })
+}
+
+// pings are the cells of a row: median, p99, p99.9 and max.
+func (r *stallRow) pings() []string {
+	if slices.ContainsFunc(r.felt, func(l latency) bool { return l.pings == 0 }) {
+		return slices.Repeat([]string{"too short"}, 4)
 	}
-	return median(out)
+	return []string{
+		millis(r.mid(func(l latency) time.Duration { return l.median })),
+		millis(r.mid(func(l latency) time.Duration { return l.p99 })),
+		millis(r.p999()), millis(r.most()),
+	}
 }
