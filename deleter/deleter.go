@@ -490,22 +490,22 @@ func (d *Deleter) empty(ctx context.Context, name string, r Result) (Result, err
 	if r.Order.Type == "" {
 		r.Order.Type = key.Type
 	}
-	kind := "drain " + key.Type
 	over := 0 // what the step before took beyond what it had waited for
 	for done := false; !done; {
+		kind := key.Kind()
 		n := min(d.gate.Batch(kind), key.Largest)
 		if err := d.gate.Wait(ctx, key.Commands, n+over, int64(n+over)*key.Each); err != nil {
 			return fail(err)
 		}
 		start := time.Now()
-		removed, last, err := key.Next(context.WithoutCancel(ctx), n)
-		done = last
+		step, err := key.Next(context.WithoutCancel(ctx), n)
+		done = step.Done
 		took := time.Since(start)
-		d.gate.Observe(kind, int(removed), took)
-		over = max(0, int(removed)-n)
+		d.gate.Observe(kind, int(step.Handled), took)
+		over = max(0, int(step.Removed)-n)
 		r.Batches++
-		r.Elements += removed
-		r.Bytes += removed * key.Each
+		r.Elements += step.Removed
+		r.Bytes += step.Removed * key.Each
 		r.Slowest = max(r.Slowest, took)
 		if err != nil && !d.gate.Again(ctx, err) {
 			return fail(err)

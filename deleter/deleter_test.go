@@ -130,12 +130,14 @@ type drainer struct {
 	before func() error // each step
 }
 
-func (d *drainer) Next(context.Context, int) (int64, bool, error) {
+func (d *drainer) Kind() string { return "drain hash" }
+
+func (d *drainer) Next(context.Context, int) (Step, error) {
 	if err := d.before(); err != nil {
-		return 0, false, err
+		return Step{}, err
 	}
 	d.left--
-	return 10, d.left == 0, nil
+	return removing(10, d.left == 0), nil
 }
 
 func (b *bench) steps(n int) *Opened {

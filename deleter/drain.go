@@ -13,10 +13,23 @@ import (
 // writes to a key of the trash, so a step may be executed twice or late:
 // it only ever removes what is to be removed anyway.
 type Drainer interface {
-	// Next removes about n elements and returns how many the server says it
-	// removed; done is true when the key no longer exists.
-	Next(ctx context.Context, n int) (removed int64, done bool, err error)
+	// Kind names what the next step does. Steps of one kind take about the
+	// same time for each element.
+	Kind() string
+	// Next takes a step with about n elements. What a step that failed tells
+	// is true all the same.
+	Next(ctx context.Context, n int) (Step, error)
 }
+
+// Step is what a step of a drain did.
+type Step struct {
+	Removed int64 // elements, as the server says
+	Handled int64 // elements that the server had to do with, removed or not
+	Done    bool  // the key no longer exists
+}
+
+// removing is a step that does nothing but remove elements.
+func removing(n int64, done bool) Step { return Step{Removed: n, Handled: n, Done: done} }
 
 // Opened is a key of the trash that was opened to be drained.
 type Opened struct {
@@ -119,9 +132,12 @@ type whole struct {
 	key string
 }
 
+func (w *whole) Kind() string { return "drop" }
+
 // Next sends UNLINK where the server has it, else DEL.
-func (w *whole) Next(ctx context.Context, _ int) (int64, bool, error) {
-	return 0, true, w.s.drop(ctx, w.key)
+func (w *whole) Next(ctx context.Context, _ int) (Step, error) {
+	err := w.s.drop(ctx, w.key)
+	return Step{Done: err == nil}, err
 }
 
 // drop removes a key that is known to be small.
@@ -138,20 +154,22 @@ type list struct {
 	key string
 }
 
+func (l *list) Kind() string { return "drain list" }
+
 // Next sends LLEN, LTRIM n −1, O(n), and LLEN.
-func (l *list) Next(ctx context.Context, n int) (int64, bool, error) {
+func (l *list) Next(ctx context.Context, n int) (Step, error) {
 	pipe := l.s.rdb.Pipeline()
 	before := pipe.LLen(ctx, l.key) // another run may drain it, too
 	trim := pipe.LTrim(ctx, l.key, int64(n), -1)
 	left := pipe.LLen(ctx, l.key)
 	_, _ = pipe.Exec(ctx)
 	if err := cmp.Or(before.Err(), trim.Err()); err != nil {
-		return 0, false, err
+		return Step{}, err
 	}
 	if err := left.Err(); err != nil { // it was trimmed all the same
-		return min(before.Val(), int64(n)), false, err
+		return removing(min(before.Val(), int64(n)), false), err
 	}
-	return before.Val() - left.Val(), left.Val() == 0, nil
+	return removing(before.Val()-left.Val(), left.Val() == 0), nil
 }
 
 // zset is drained from its lowest score.
@@ -164,13 +182,15 @@ type zset struct {
 	planned int // for this size of a step
 }
 
+func (z *zset) Kind() string { return "drain zset" }
+
 // Next removes what the step before planned and plans the next: it looks up
 // the scores at four fifths of a batch and at the whole of it. Where they
 // differ, all members up to the former are between the two numbers.
 //
 // Sends: ZREMRANGEBYSCORE or ZREMRANGEBYRANK, O(log(N)+n), twice ZRANGE of
 // one member, O(log(N)), and ZCARD; one round trip.
-func (z *zset) Next(ctx context.Context, n int) (int64, bool, error) {
+func (z *zset) Next(ctx context.Context, n int) (Step, error) {
 	low := int64(max(1, n*4/5))
 	pipe := z.s.rdb.Pipeline()
 	var removed *redis.IntCmd
@@ -191,14 +211,14 @@ func (z *zset) Next(ctx context.Context, n int) (int64, bool, error) {
 	var count int64
 	if removed != nil {
 		if err := removed.Err(); err != nil {
-			return 0, false, err
+			return Step{}, err
 		}
 		count = removed.Val()
 	}
 	z.upTo, z.planned = "", n
 	if err := cmp.Or(near.Err(), far.Err(), left.Err()); err != nil {
 		z.planned = 0 // the next step only looks
-		return count, false, err
+		return removing(count, false), err
 	}
 	switch {
 	case len(far.Val()) < 2: // no more than n are left
@@ -206,7 +226,7 @@ func (z *zset) Next(ctx context.Context, n int) (int64, bool, error) {
 	case near.Val()[1] != far.Val()[1]:
 		z.upTo = near.Val()[1]
 	}
-	return count, left.Val() == 0, nil
+	return removing(count, left.Val() == 0), nil
 }
 
 // members drains hashes and sets: it lists a page of names and removes them.
@@ -222,39 +242,42 @@ type members struct {
 	futile int      // passes in a row that removed nothing
 }
 
-// Next removes up to n of the names listed and, when none are left, lists the
-// next page in the same round trip. The cursor is carried on through the
+func (m *members) Kind() string { return "drain " + m.typ }
+
+// Next removes up to n of the names listed and, where no more are, lists the
+// next page in the same round trip: first, so that a page of more than 16 KiB
+// comes while the server still removes. The cursor is carried on through the
 // whole collection: started at 0 each time, it would walk ever more emptied
 // buckets (5,000,000 fields on 7.0: 89% left after a minute). When it comes
 // back to 0 the length decides: a small rest is dropped, a larger one
 // (written to while an earlier pass ran, or hidden) is walked again.
 //
-// Sends: HDEL or SREM of n names, HSCAN (NOVALUES where there) or SSCAN with
-// COUNT n, at the end of a pass HLEN or SCARD; each O(n).
-func (m *members) Next(ctx context.Context, n int) (int64, bool, error) {
+// Sends: HSCAN (NOVALUES where there) or SSCAN with COUNT n, HDEL or SREM of n
+// names, at the end of a pass HLEN or SCARD; each O(n).
+func (m *members) Next(ctx context.Context, n int) (Step, error) {
 	pipe := m.s.rdb.Pipeline()
 	k := len(m.listed)
 	if k > n+n/4 {
 		k = n // a little more than was asked for is not worth a round trip of its own
 	}
 	var removed, left *redis.IntCmd
+	var page *redis.ScanCmd
+	last := k == len(m.listed)
+	if last && !m.ended {
+		page = m.list(ctx, pipe, n)
+	}
 	if k > 0 {
 		removed = m.remove(ctx, pipe, m.listed[:k])
 	}
-	var page *redis.ScanCmd
-	switch {
-	case k < len(m.listed):
-	case m.ended:
+	if last && m.ended {
 		left = intCmd(ctx, pipe, lengths[m.typ], m.key)
-	default:
-		page = m.list(ctx, pipe, n)
 	}
 	_, _ = pipe.Exec(ctx)
 
 	var count int64
 	if removed != nil {
 		if err := removed.Err(); err != nil {
-			return 0, false, err
+			return Step{}, err
 		}
 		count = removed.Val()
 		m.listed = m.listed[k:]
@@ -264,7 +287,7 @@ func (m *members) Next(ctx context.Context, n int) (int64, bool, error) {
 	case page != nil:
 		names, next, err := page.Result()
 		if err != nil {
-			return count, false, err
+			return removing(count, false), err
 		}
 		bytes := weight(names)
 		if m.typ == "hash" && !m.s.can.NoValues {
@@ -279,9 +302,9 @@ func (m *members) Next(ctx context.Context, n int) (int64, bool, error) {
 		if done {
 			count += left.Val()
 		}
-		return count, done, err
+		return removing(count, done), err
 	}
-	return count, false, nil
+	return removing(count, false), nil
 }
 
 // endPass decides, at the end of a pass, by what is left.
@@ -294,7 +317,8 @@ func (m *members) endPass(ctx context.Context, left *redis.IntCmd) (done bool, e
 		return true, nil
 	case n <= SmallElements:
 		// 7.4 counts fields that expired and that no HSCAN lists any more.
-		return true, m.s.drop(ctx, m.key)
+		err := m.s.drop(ctx, m.key)
+		return err == nil, err
 	}
 	if m.futile++; m.pass > 0 {
 		m.futile = 0
@@ -313,8 +337,8 @@ func (m *members) remove(ctx context.Context, pipe redis.Pipeliner, names []stri
 	} else {
 		args = append(args, "srem", m.key)
 	}
-	for _, name := range names {
-		args = append(args, name)
+	for i := range names {
+		args = append(args, &names[i]) // a pointer needs no copy
 	}
 	cmd := redis.NewIntCmd(ctx, args...)
 	_ = pipe.Process(ctx, cmd)

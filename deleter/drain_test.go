@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // drain takes steps until the key is gone and returns how many elements that
@@ -13,11 +15,11 @@ import (
 func drain(t *testing.T, d Drainer, step func() int) (removed int64) {
 	t.Helper()
 	for range 10_000 {
-		n, done, err := d.Next(t.Context(), step())
+		did, err := d.Next(t.Context(), step())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if removed += n; done {
+		if removed += did.Removed; did.Done {
 			return removed
 		}
 	}
@@ -204,10 +206,51 @@ func TestDrainStepFails(t *testing.T) {
 				}
 				return fault
 			})
-			n, done, err := open(t, store).Next(t.Context(), 10)
-			if n != 0 || done || !errors.Is(err, fault) || !Fatal(err) {
-				t.Errorf("%s: %d, %t, %v", typ, n, done, err)
+			did, err := open(t, store).Next(t.Context(), 10)
+			if did != (Step{}) || !errors.Is(err, fault) || !Fatal(err) {
+				t.Errorf("%s: %+v, %v", typ, did, err)
 			}
+		}
+	}
+}
+
+// A last step that the server refused was not the last one.
+func TestRefusedDropIsNotTheEnd(t *testing.T) {
+	for _, typ := range []string{"string", "hash", "stream"} {
+		const refusal = says("MISCONF Errors writing to the AOF file")
+		refused := false
+		store, _ := newStore(t, Abilities{StreamUnlink: true}, func(args []string) any {
+			switch args[0] {
+			case "type":
+				return typ
+			case "del":
+				if !refused {
+					refused = true
+					return refusal
+				}
+				return int64(1)
+			case "hscan":
+				return page{} // of fields that have expired
+			case "xinfo":
+				return []redis.XInfoGroup{}
+			case "hlen":
+				return int64(3)
+			}
+			return int64(0)
+		})
+		key := open(t, store)
+		var last Step
+		var removed int64
+		for i := 0; !last.Done && i < 10; i++ {
+			did, err := key.Next(t.Context(), 10)
+			if err != nil && (did != Step{} || !errors.Is(err, refusal)) {
+				t.Errorf("%s: %+v, %v", typ, did, err)
+			}
+			removed += did.Removed
+			last = did
+		}
+		if want := map[string]int64{"hash": 3}[typ]; !refused || !last.Done || removed != want {
+			t.Errorf("%s: refused %t, then %+v, removed %d of %d", typ, refused, last, removed, want)
 		}
 	}
 }

@@ -26,6 +26,13 @@ type stream struct {
 	ids    []string // pending in groups[0], to be acknowledged next
 }
 
+func (x *stream) Kind() string {
+	if !x.asked || len(x.groups) > 0 {
+		return "acknowledge"
+	}
+	return "drain stream"
+}
+
 // Next takes one step.
 //
 // Sends: XINFO GROUPS once, O(groups); then XACK of n entries and XPENDING of
@@ -34,17 +41,19 @@ type stream struct {
 // where removing a stream whose groups were destroyed may crash them (5.0,
 // 6.0 before 6.0.14, 6.2 before 6.2.4) the last is MULTI, XGROUP CREATE, DEL,
 // EXEC.
-func (x *stream) Next(ctx context.Context, n int) (int64, bool, error) {
+func (x *stream) Next(ctx context.Context, n int) (Step, error) {
 	switch {
 	case !x.asked:
-		return 0, false, x.askGroups(ctx)
+		return Step{}, x.askGroups(ctx)
 	case len(x.groups) > 0:
-		return 0, false, x.acknowledge(ctx, n)
+		handled, err := x.acknowledge(ctx, n)
+		return Step{Handled: handled}, err
 	case x.length > 0:
 		removed, err := x.trim(ctx, n)
-		return removed, false, err
+		return removing(removed, false), err
 	}
-	return 0, true, x.drop(ctx)
+	err := x.drop(ctx)
+	return Step{Done: err == nil}, err
 }
 
 func (x *stream) askGroups(ctx context.Context) error {
@@ -61,9 +70,9 @@ func (x *stream) askGroups(ctx context.Context) error {
 	return nil
 }
 
-// acknowledge takes n entries off the pending list of the first group and
-// looks up the next n.
-func (x *stream) acknowledge(ctx context.Context, n int) error {
+// acknowledge takes n entries off the pending list of the first group, looks
+// up the next n, and returns how many those were: the larger number of the two.
+func (x *stream) acknowledge(ctx context.Context, n int) (int64, error) {
 	pipe := x.s.rdb.Pipeline()
 	var acked *redis.IntCmd
 	if len(x.ids) > 0 {
@@ -72,12 +81,13 @@ func (x *stream) acknowledge(ctx context.Context, n int) error {
 	pending := pipe.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: x.key, Group: x.groups[0], Start: "-", End: "+", Count: int64(n)})
 	_, _ = pipe.Exec(ctx)
 	if acked != nil && acked.Err() != nil {
-		return acked.Err()
+		return 0, acked.Err()
 	}
 	entries, err := pending.Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return err
+		return 0, err
 	}
+	handled := max(len(x.ids), len(entries))
 	x.ids = x.ids[:0]
 	for _, e := range entries {
 		x.ids = append(x.ids, e.ID)
@@ -85,7 +95,7 @@ func (x *stream) acknowledge(ctx context.Context, n int) error {
 	if len(x.ids) == 0 {
 		x.groups = x.groups[1:]
 	}
-	return nil
+	return int64(handled), nil
 }
 
 func (x *stream) trim(ctx context.Context, n int) (int64, error) {

@@ -85,6 +85,9 @@ func (s *server) roundTrip(cmds []redis.Cmder) (first error) {
 	for _, cmd := range cmds {
 		args := make([]string, len(cmd.Args()))
 		for i, a := range cmd.Args() {
+			if p, is := a.(*string); is {
+				a = *p
+			}
 			args[i] = fmt.Sprint(a)
 		}
 		s.write(args)

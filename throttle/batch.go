@@ -14,8 +14,9 @@ const (
 	firstBatch = 100 // start slow: 100 fields of a hash take 0.2 ms
 )
 
-// window is how many measurements decide the next size: their median moves
-// with the server, but not with one fork, rehash or scheduling hiccup.
+// window is how many measurements decide the next size, by the longest but
+// one: what exceeds the target is rare, and one fork, rehash or scheduling
+// hiccup changes nothing.
 const window = 7
 
 // batch steers the size of one kind of command toward a time on the server.
@@ -33,10 +34,10 @@ const perMany = 1024
 
 // observe takes in that n elements took the server t.
 //
-// The next size is what the median cost makes of the target, at most doubled
-// at once. A call over four times the target halves the next batch whatever
-// the median says; if the ones after it are as slow, the median follows, and
-// if not, it was not the batch.
+// The next size is what the highest cost but one makes of the target, at most
+// doubled at once. A call over four times the target halves the next batch
+// whatever the others say; if the one after it is as slow, the size follows,
+// and if not, it was not the batch.
 func (b *batch) observe(n int, t, target time.Duration) {
 	if n <= 0 {
 		return
@@ -56,7 +57,7 @@ func (b *batch) observe(n int, t, target time.Duration) {
 		return
 	}
 	sorted := slices.Sorted(slices.Values(b.costs))
-	median := max(1, sorted[len(sorted)/2])
-	want := int(min(int64(target)*perMany/int64(median), maxBatch))
+	high := max(1, sorted[max(0, len(sorted)-2)])
+	want := int(min(int64(target)*perMany/int64(high), maxBatch))
 	b.size = min(max(want, minBatch), 2*b.size)
 }

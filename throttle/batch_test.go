@@ -86,3 +86,18 @@ func TestShortRestsAreIgnored(t *testing.T) {
 		t.Errorf("slow however short: %d, want less than %d", b.size, before)
 	}
 }
+
+// Batches are sized by the slow ones among those that come by.
+func TestBatchGoesByTheSlowOnes(t *testing.T) {
+	b := newBatch()
+	for i := range 10 * window {
+		each := time.Microsecond
+		if i%window < 2 {
+			each = 2 * time.Microsecond
+		}
+		b.observe(b.size, time.Duration(b.size)*each, time.Millisecond)
+	}
+	if b.size != 500 {
+		t.Errorf("%d, want the 500 that two in %d allow", b.size, window)
+	}
+}
