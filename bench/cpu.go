@@ -17,9 +17,9 @@ const (
 	shareSlack = 0.05
 )
 
-// busyLoad keeps a server busy all the time. With one command at a time the
-// clients would need more than a processor for that.
-var busyLoad = load{clients: 50, depth: 8}
+// busyLoad keeps a server busy all the time. With GET and SET the clients
+// would need more than a processor for that.
+var busyLoad = load{Clients: 50, Depth: 1, Heavy: true}
 
 // shares measures what a load that keeps the server busy loses to a removal
 // and to scans.
@@ -82,10 +82,10 @@ func (b *bench) shareBeside(ctx context.Context, srv, small *server, keys int64)
 			c.had = append(c.had, p)
 		}
 	}
-	b.printf("## What a busy server's load loses\n\n%d clients GET and SET %s keys of another database, each %d commands at a time without a pause; "+
+	b.printf("## What a busy server's load loses\n\n%d clients without a pause BITCOUNT a string of %d KiB of another database; "+
 		"alone is before and after each contender. The hash has %s fields, the keys scanned are %s: %s. "+
 		"Where the server's processor is less than 100%% busy beside a contender, the clients were short of one, not it.\n\n",
-		busyLoad.clients, grouped(loadKeys), busyLoad.depth, grouped(int64(b.fields)), grouped(keys), mix)
+		busyLoad.Clients, heavySize>>10, grouped(int64(b.fields)), grouped(keys), mix)
 	t := newTable("beside", "load alone, commands/s", "beside it", "lost", "server CPU alone", "beside it", "took", "fields or keys/s")
 	of := func(c *contender, pick func(pressure) float64) []float64 {
 		out := make([]float64, len(c.had))

@@ -20,6 +20,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -113,13 +114,12 @@ func otherProcess(ctx context.Context, args []string, stdout io.Writer) (is bool
 	switch {
 	case len(args) == 3 && args[0] == loopCommand:
 		return true, loopProcess(ctx, args[1], args[2], stdout)
-	case len(args) == 4 && args[0] == loadCommand:
-		clients, err := strconv.Atoi(args[2])
-		depth, bad := strconv.Atoi(args[3])
-		if err := errors.Join(err, bad); err != nil {
+	case len(args) == 3 && args[0] == loadCommand:
+		var l load
+		if err := json.Unmarshal([]byte(args[2]), &l); err != nil {
 			return true, err
 		}
-		return true, loadProcess(ctx, args[1], clients, depth, stdout)
+		return true, loadProcess(ctx, args[1], l, stdout)
 	}
 	return false, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"time"
 )
 
@@ -23,21 +23,32 @@ const (
 	loadDB   = 1
 	loadKeys = 10_000
 	loadSize = 20
+
+	heavyKey  = "load:heavy"
+	heavySize = 64 << 10 // bytes whose bits a server counts in 10 to 20 µs
 )
 
 func loadKey(i int) string { return fmt.Sprintf("load:%05d", i) }
 
+// load is how many clients send how many commands at a time: GET and SET, or
+// BITCOUNT of a long string, of which one costs the server several times what
+// it costs a client.
+type load struct {
+	Clients, Depth int
+	Heavy          bool
+}
+
 // loadProcess keeps so many clients busy, each with depth commands at a time,
 // until stdin ends; it says a line when each client has had an answer.
-func loadProcess(ctx context.Context, addr string, clients, depth int, stdout io.Writer) error {
+func loadProcess(ctx context.Context, addr string, l load, stdout io.Writer) error {
 	if err := fillLoad(ctx, addr); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
-	ready, failed := make(chan struct{}, clients), make(chan error, clients+1)
-	for range clients {
-		go func() { failed <- loadClient(addr, depth, ready) }()
+	ready, failed := make(chan struct{}, l.Clients), make(chan error, l.Clients+1)
+	for range l.Clients {
+		go func() { failed <- loadClient(addr, l, ready) }()
 	}
-	for range clients {
+	for range l.Clients {
 		select {
 		case <-ready:
 		case err := <-failed:
@@ -57,6 +68,7 @@ func fillLoad(ctx context.Context, addr string) error {
 	defer rdb.Close()
 	pipe := rdb.Pipeline()
 	pipe.Do(ctx, "SELECT", loadDB)
+	pipe.SetRange(ctx, heavyKey, heavySize-1, "x")
 	for i := range loadKeys {
 		pipe.Set(ctx, loadKey(i), filler[:loadSize], 0)
 	}
@@ -69,12 +81,15 @@ type batch struct {
 	answer   int
 }
 
-// newBatch gets and sets random keys by turns, from either.
-func newBatch(depth, from int) (b batch) {
+// newBatch gets and sets random keys by turns, from either, or counts bits.
+func newBatch(l load, from int) (b batch) {
 	value := filler[:loadSize]
-	for i := from; i < from+depth; i++ {
+	for i := from; i < from+l.Depth; i++ {
 		key := loadKey(rand.IntN(loadKeys))
-		if i%2 == 0 {
+		if l.Heavy {
+			b.commands = fmt.Appendf(b.commands, "*2\r\n$8\r\nBITCOUNT\r\n$%d\r\n%s\r\n", len(heavyKey), heavyKey)
+			b.answer += len(":4\r\n") // the bits of an x
+		} else if i%2 == 0 {
 			b.commands = fmt.Appendf(b.commands, "*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n", len(key), key)
 			b.answer += len(fmt.Sprintf("$%d\r\n%s\r\n", loadSize, value))
 		} else {
@@ -87,13 +102,13 @@ func newBatch(depth, from int) (b batch) {
 
 // loadClient sends batches that it wrote before: it must not need more of a
 // processor than the server does, which is to be the one that is busy.
-func loadClient(addr string, depth int, ready chan<- struct{}) error {
+func loadClient(addr string, l load, ready chan<- struct{}) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	buf := make([]byte, 64*depth)
+	buf := make([]byte, 64*l.Depth)
 	send := func(b batch) error {
 		if _, err := conn.Write(b.commands); err != nil {
 			return err
@@ -113,7 +128,7 @@ func loadClient(addr string, depth int, ready chan<- struct{}) error {
 	ready <- struct{}{}
 	batches := make([]batch, 256)
 	for i := range batches {
-		batches[i] = newBatch(depth, i)
+		batches[i] = newBatch(l, i)
 	}
 	for i := 0; ; i++ {
 		if err := send(batches[i%len(batches)]); err != nil {
@@ -121,9 +136,6 @@ func loadClient(addr string, depth int, ready chan<- struct{}) error {
 		}
 	}
 }
-
-// load is how many clients send how many commands at a time.
-type load struct{ clients, depth int }
 
 // pressure is what a load got done beside one contender.
 type pressure struct {
@@ -170,7 +182,11 @@ func startLoad(ctx context.Context, srv *server, l load) (end func() error, err 
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, loadCommand, srv.addr, strconv.Itoa(l.clients), strconv.Itoa(l.depth))
+	as, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, loadCommand, srv.addr, string(as))
 	dieWithUs(cmd)
 	cmd.Stderr, cmd.WaitDelay = os.Stderr, 5*time.Second
 	stdin, err := cmd.StdinPipe()
@@ -200,7 +216,7 @@ func startLoad(ctx context.Context, srv *server, l load) (end func() error, err 
 // throughput is what a server did in a stretch of time.
 type throughput struct {
 	took, cpu time.Duration
-	commands  int64 // GET and SET
+	commands  int64 // of the load
 }
 
 func (t throughput) rate() float64  { return float64(t.commands) / t.took.Seconds() }
@@ -209,7 +225,7 @@ func (t throughput) share() float64 { return t.cpu.Seconds() / t.took.Seconds() 
 func (s *server) throughput(ctx context.Context, fn func() error) (t throughput, err error) {
 	commands := func() (int64, error) {
 		stats, err := s.stats(ctx)
-		return stats["get"].calls + stats["set"].calls, err
+		return stats["get"].calls + stats["set"].calls + stats["bitcount"].calls, err
 	}
 	cpu, err := s.cpu(ctx)
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	removalKey    = "big:key"
 )
 
-var removalLoad = load{clients: 20, depth: 1}
+var removalLoad = load{Clients: 20, Depth: 1}
 
 // removalShapes are the keys that are removed, at scale 1.
 var removalShapes = []struct {

@@ -24,7 +24,7 @@ const removalText = "Times are of the whole process, but for the plain loop's st
 
 // tellRemoval writes a table for each key, and the goals.
 func (b *bench) tellRemoval(contests []*contest, runs int) {
-	b.printf("## Removing one big key\n\nMedians of %d runs. "+removalText+"%s\n", runs, removalLoad.clients, probeText)
+	b.printf("## Removing one big key\n\nMedians of %d runs. "+removalText+"%s\n", runs, removalLoad.Clients, probeText)
 	for _, c := range contests {
 		b.printf("### A %s of %s\n\n%s\n", c.kind, grouped(int64(c.n)), c.table())
 		g := newTable("goal", "run by run", "verdict")

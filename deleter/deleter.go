@@ -21,6 +21,8 @@ type Gate interface {
 	Wait(ctx context.Context, commands, elements int, bytes int64) error
 	// Batch is how many elements the next call of a kind should take.
 	Batch(kind string) int
+	// Anew tells that the next call of a kind is about another key.
+	Anew(kind string)
 	// Pipeline is how many commands of n may go in one pipeline.
 	Pipeline(n int) int
 	// Observe tells what a call of a kind for n elements took.
@@ -490,9 +492,13 @@ func (d *Deleter) empty(ctx context.Context, name string, r Result) (Result, err
 	if r.Order.Type == "" {
 		r.Order.Type = key.Type
 	}
+	kind := ""
 	over := 0 // what the step before took beyond what it had waited for
 	for done := false; !done; {
-		kind := key.Kind()
+		if next := key.Kind(); next != kind {
+			kind = next
+			d.gate.Anew(kind)
+		}
 		n := min(d.gate.Batch(kind), key.Largest)
 		if err := d.gate.Wait(ctx, key.Commands, n+over, int64(n+over)*key.Each); err != nil {
 			return fail(err)

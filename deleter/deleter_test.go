@@ -25,6 +25,8 @@ type bench struct {
 	begun, done []string
 	journalErr  error
 
+	paced []string // what the gate was told
+
 	// The store: what it was asked, and what it answers.
 	calls   []string
 	reply   map[string]Reply // by key; else Acted
@@ -52,9 +54,12 @@ func (b *bench) Wait(ctx context.Context, commands, elements int, bytes int64) e
 	b.waits = append(b.waits, [3]int64{int64(commands), int64(elements), bytes})
 	return errors.Join(ctx.Err(), b.gateErr)
 }
-func (b *bench) Batch(string) int                   { return b.batch }
-func (b *bench) Pipeline(n int) int                 { return n }
-func (b *bench) Observe(string, int, time.Duration) {}
+func (b *bench) Batch(string) int   { return b.batch }
+func (b *bench) Pipeline(n int) int { return n }
+func (b *bench) Anew(kind string)   { b.paced = append(b.paced, "anew "+kind) }
+func (b *bench) Observe(kind string, n int, _ time.Duration) {
+	b.paced = append(b.paced, fmt.Sprint(kind, " ", n))
+}
 
 func (b *bench) Again(_ context.Context, err error) bool {
 	return err != nil && b.again != nil && b.again(err)
@@ -280,5 +285,37 @@ func TestNotSetAside(t *testing.T) {
 				t.Errorf("counted without a reply: %+v", r)
 			}
 		})
+	}
+}
+
+// phased handles five elements in a first step and removes three in a second.
+type phased struct{ steps int }
+
+func (p *phased) Kind() string { return []string{"acknowledge", "drain stream"}[min(p.steps, 1)] }
+
+func (p *phased) Next(context.Context, int) (Step, error) {
+	p.steps++
+	if p.steps == 1 {
+		return Step{Handled: 5}, nil
+	}
+	return removing(3, true), nil
+}
+
+// Each kind of step is steered by what it handled, and starts slow with each
+// key.
+func TestEachKindOfStepIsPaced(t *testing.T) {
+	b := newBench(t, Abilities{Script: true})
+	b.opened = func(string) (*Opened, error) {
+		return &Opened{Drainer: &phased{}, Type: "stream", Largest: 1 << 30}, nil
+	}
+	if err := b.act(t.Context(), big("a"), big("b")); err != nil {
+		t.Fatal(err)
+	}
+	one := []string{"set aside 0", "anew acknowledge", "acknowledge 5", "anew drain stream", "drain stream 3"}
+	if want := slices.Concat(one, one); !slices.Equal(b.paced, want) {
+		t.Errorf("%q, want %q", b.paced, want)
+	}
+	if r := b.results[0]; r.Elements != 3 {
+		t.Errorf("%d elements removed, want 3", r.Elements)
 	}
 }

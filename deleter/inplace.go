@@ -40,6 +40,7 @@ func (d *Deleter) inPlaceAll(ctx context.Context, orders []Order, done func(Resu
 func (d *Deleter) inPlaceOne(ctx context.Context, o Order) (Result, error) {
 	r := Result{Order: o, Method: InPlace}
 	kind := "drain " + o.Type
+	d.gate.Anew(kind)
 	var each int64
 	if o.Bytes > 0 && o.Elements > 0 {
 		each = o.Bytes / o.Elements

@@ -102,6 +102,7 @@ func (d *Deleter) trimAll(ctx context.Context, orders []Order, done func(Result)
 func (d *Deleter) trimOne(ctx context.Context, o Order) (Result, error) {
 	r := Result{Order: o, Method: Cut}
 	kind := "trim " + o.Type
+	d.gate.Anew(kind)
 	var each int64
 	if o.Bytes > 0 && o.Elements > 0 {
 		each = o.Bytes / o.Elements

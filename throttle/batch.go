@@ -28,6 +28,12 @@ type batch struct {
 
 func newBatch() *batch { return &batch{size: firstBatch} }
 
+// anew begins with other elements: slowly, and without what those before took.
+func (b *batch) anew() {
+	b.size = max(min(b.size, firstBatch), b.size/4)
+	b.costs, b.next = b.costs[:0], 0
+}
+
 // perMany is the unit of a cost: a single element takes less than a
 // time.Duration can hold precisely.
 const perMany = 1024

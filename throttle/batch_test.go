@@ -101,3 +101,20 @@ func TestBatchGoesByTheSlowOnes(t *testing.T) {
 		t.Errorf("%d, want the 500 that two in %d allow", b.size, window)
 	}
 }
+
+// What the elements of one key took says little about those of the next.
+func TestBatchBeginsAnew(t *testing.T) {
+	b := newBatch()
+	b.anew()
+	if b.size != firstBatch {
+		t.Errorf("%d, want %d: nothing is slower than the start", b.size, firstBatch)
+	}
+	run(b, 20, time.Microsecond, time.Millisecond)
+	b.anew()
+	if b.size != 250 {
+		t.Errorf("%d, want a quarter of 1000", b.size)
+	}
+	if sizes := run(b, 1, 10*time.Microsecond, time.Millisecond); sizes[0] != 100 {
+		t.Errorf("%d, want the 100 that the first call of these allows", sizes)
+	}
+}

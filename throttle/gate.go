@@ -99,6 +99,14 @@ func (g *Gate) Batch(kind string) int {
 	return n
 }
 
+// Anew tells the gate that the next call of a kind is about another key, whose
+// elements may take another time: it starts slow again.
+func (g *Gate) Anew(kind string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.kind(kind).anew()
+}
+
 // Pipeline is how many commands one pipeline may hold, at least 1 and at most n.
 func (g *Gate) Pipeline(n int) int {
 	for _, b := range g.o.Budgets {
