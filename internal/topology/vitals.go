@@ -128,13 +128,13 @@ func (m *Sampler) read(info map[string]string, now time.Time, out map[string]Vit
 	flag(SignalSnapshot, "BGSAVE is in progress", "rdb_bgsave_in_progress")
 	flag(SignalLoading, "the server is loading its data", "loading")
 	if n, known := number("lazyfree_pending_objects"); known {
-		out[SignalLazyfree] = Vital{n, fmt.Sprintf("%.0f unlinked keys are not free yet", n)}
+		out[SignalLazyfree] = Vital{n, humanize.Comma(int64(n)) + " unlinked keys are not free yet"}
 	}
 	if n, known := number("mem_clients_slaves"); known {
 		out[SignalReplicaBuffers] = Vital{n, fmt.Sprintf("%s wait to be sent to replicas", humanize.IBytes(uint64(n)))}
 	}
 	if n, known := number("instantaneous_ops_per_sec"); known {
-		out[SignalOps] = Vital{n, fmt.Sprintf("%.0f operations a second", n)}
+		out[SignalOps] = Vital{n, humanize.Comma(int64(n)) + " operations a second"}
 	}
 	if limit, known := number("maxmemory"); known {
 		used, _ := number("used_memory")
@@ -190,7 +190,7 @@ func (m *Sampler) changes(info map[string]string, now time.Time, out map[string]
 		return perSecond, true
 	}
 	if n, known := rate("evicted_keys"); known {
-		out[SignalEvictions] = Vital{n, fmt.Sprintf("%.0f keys a second are evicted", n)}
+		out[SignalEvictions] = Vital{n, humanize.Comma(int64(n)) + " keys a second are evicted"}
 	}
 	cpu, known := rate("used_cpu_sys_main_thread", "used_cpu_user_main_thread")
 	if !known {
