@@ -235,14 +235,22 @@ func TestHolds(t *testing.T) {
 		t.Run("pause", func(t *testing.T) {
 			t.Parallel()
 			h := drainSlowly(t, standalone(t, b), "")
-			h.o.run(t, "ctl", "pause", "--reason", "a deployment").exit(0)
+			// The answers tell what is, not what will be.
+			if r := h.o.run(t, "ctl", "pause", "--reason", "a deployment").exit(0); strings.Count(r.stdout, "paused by an operator: a deployment") != 2 {
+				r.error("the run is not held at once")
+			}
+			if r := h.o.run(t, "ctl", "pace", "--elements-per-second", "2900", "--max-share", "7%").exit(0); !strings.Contains(r.stdout, "7%, 2,900 elements/s") {
+				r.error("the answer does not tell the pace")
+			}
 			h.holds("paused by an operator: a deployment")
 			if r := h.o.run(t, "ctl", "status").exit(0); !strings.Contains(r.stdout, "paused by an operator: a deployment") {
 				r.error("the status does not tell of the pause")
 			}
 			h.run.signal(syscall.SIGUSR1)
 			h.until("SIGUSR1 prints the state", func() bool { return strings.Contains(h.run.err.String(), "ELEMENTS") })
-			h.o.run(t, "ctl", "resume").exit(0)
+			if r := h.o.run(t, "ctl", "resume").exit(0); strings.Contains(r.stdout, "a deployment") {
+				r.error("the run is still held")
+			}
 			h.goesOn("a deployment")
 			h.o.run(t, "ctl", "status").exit(1)
 		})

@@ -404,8 +404,9 @@ func (k *worker) closeInto(s *Summary, t *tally) {
 	note(k.orphans, "%d keys are in slots that the node does not own; they were left alone")
 	note(k.unmeasured, "the bytes of %d keys are unknown, for the server has no MEMORY USAGE for us; only strings were measured, by STRLEN")
 	if k.Mode == Scan {
-		note(k.touched, "the idle time (or frequency) of %d keys was reset by asking for their length: the server has no CLIENT NO-TOUCH, and the rule needs it")
+		note(k.touched, "the idle time (or frequency) of %d keys was reset by asking for their length, which the report shows: the server has no CLIENT NO-TOUCH")
 	}
+	note(k.undrained, "keys moved to the trash and not drained to the end: %d; the next run finishes them")
 	note(k.waiting, "%d keys of the trash wait to be finished by a run that executes")
 }
 

@@ -3,6 +3,7 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,9 @@ type Control struct {
 	pace    *config.Pace // instead of the configuration's; nil: that
 	version int          // of pace
 	runs    []*run
+	// What each shard's work does when something was said.
+	listeners map[int]func()
+	listened  int
 }
 
 // RunState is one run at a moment.
@@ -38,17 +42,54 @@ type RunState struct {
 	KeysMatched int64     `json:"keys_matched"`
 	KeysActed   int64     `json:"keys_acted"`
 	Elements    int64     `json:"elements_removed"`
-	Held        []string  `json:"held"` // reasons, of all shards
+	Shards      int64     `json:"shards"`
+	Held        []string  `json:"held"`  // reasons, of all shards
+	Holds       []Wait    `json:"holds"` // the shards that wait now
 	MaxShare    string    `json:"max_share"`
 	ScanShare   string    `json:"scan_share"`
 	Latency     string    `json:"target_latency"`
+	// Of the whole run; 0 is no budget.
+	CommandsPerSecond int64 `json:"commands_per_second"`
+	ElementsPerSecond int64 `json:"elements_per_second"`
+	BytesPerSecond    int64 `json:"bytes_per_second"`
 }
 
 // Pause holds all runs, for a reason in words, until Resume.
 func (c *Control) Pause(why string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.paused = why
+	c.mu.Unlock()
+	c.tell()
+}
+
+// listen has fn called whenever something else than before is said, until the
+// function that it returns is called.
+func (c *Control) listen(fn func()) (end func()) {
+	if c == nil {
+		return func() {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.listeners == nil {
+		c.listeners = map[int]func(){}
+	}
+	c.listened++
+	id := c.listened
+	c.listeners[id] = fn
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.listeners, id)
+	}
+}
+
+func (c *Control) tell() {
+	c.mu.Lock()
+	all := slices.Collect(maps.Values(c.listeners))
+	c.mu.Unlock()
+	for _, fn := range all { // they ask what was said
+		fn()
+	}
 }
 
 // Resume ends a pause.
@@ -64,9 +105,17 @@ func (c *Control) Paused() string {
 	return c.paused
 }
 
-// SetPace changes what runs may take from servers, within a second or so. Its
-// fields are named and written as in a configuration.
+// SetPace changes what runs may take from servers. Its fields are named and
+// written as in a configuration.
 func (c *Control) SetPace(fields map[string]string) error {
+	if err := c.setPace(fields); err != nil {
+		return err
+	}
+	c.tell()
+	return nil
+}
+
+func (c *Control) setPace(fields map[string]string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pace := c.Pace
@@ -170,11 +219,23 @@ func (c *Control) Runs() []RunState {
 		out = append(out, RunState{
 			Job: w.Job.Name, Target: w.Target.Name, Mode: string(w.Mode), Started: w.summary.Started,
 			KeysTotal: p.KeysTotal.Load(), KeysScanned: p.KeysScanned.Load(), KeysMatched: p.KeysMatched.Load(),
-			KeysActed: p.KeysActed.Load(), Elements: p.Elements.Load(), Held: p.Reasons(),
+			KeysActed: p.KeysActed.Load(), Elements: p.Elements.Load(),
+			Shards: p.Shards.Load(), Held: reasonsOf(p.Waits()), Holds: p.Waits(),
 			MaxShare: pace.MaxShare.String(), ScanShare: pace.ScanShare.String(), Latency: pace.TargetLatency.String(),
+			CommandsPerSecond: pace.CommandsPerSecond, ElementsPerSecond: pace.ElementsPerSecond, BytesPerSecond: int64(pace.BytesPerSecond),
 		})
 	}
 	return out
+}
+
+// reasonsOf are the reasons of all that waits, each once.
+func reasonsOf(waits []Wait) []string {
+	out := []string{}
+	for _, w := range waits {
+		out = append(out, w.Reasons...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // begin takes in a run, until the function that it returns is called.
@@ -192,7 +253,7 @@ func (c *Control) begin(w *run) (end func()) {
 	}
 }
 
-// repace takes over a pace that was set meanwhile. Only the sampling calls it.
+// repace takes over a pace that was set meanwhile. Its caller judges.
 func (k *worker) repace() {
 	pace, version := k.Control.paced(k.paced)
 	k.paced = version

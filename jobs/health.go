@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,9 @@ func (k *worker) watchHealth(ctx context.Context) error {
 	if err := k.sample(ctx, sampler); err != nil {
 		return err
 	}
-	ctx, k.unwatch = context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	unlisten := k.Control.listen(k.reconsider)
+	k.unwatch = func() { unlisten(); cancel() }
 	go func() {
 		tick := time.NewTicker(sampleEvery)
 		defer tick.Stop()
@@ -95,7 +98,7 @@ func (k *worker) watchHealth(ctx context.Context) error {
 			// What held goes on to hold: a command that is sent to a server that
 			// stands still is carried out when it goes on. In the end the work
 			// ends with the error.
-			k.tellHolds(k.health.TakeSome(k.ownVitals(time.Now()), time.Now()))
+			k.reconsider()
 			if failed >= 3 {
 				k.health.Lose(err)
 			}
@@ -107,11 +110,13 @@ func (k *worker) watchHealth(ctx context.Context) error {
 // sample judges the vitals of now. It also takes over what was set by hand: a
 // drain may go on for hours.
 func (k *worker) sample(ctx context.Context, sampler *topology.Sampler) error {
-	k.repace()
 	read, whole, err := sampler.Sample(ctx)
 	if err != nil {
 		return err
 	}
+	k.judging.Lock()
+	defer k.judging.Unlock()
+	k.repace()
 	vitals := throttle.Vitals{}
 	for signal, v := range read {
 		vitals[signal] = throttle.Reading{Value: v.Value, Words: v.Words}
@@ -129,16 +134,29 @@ func (k *worker) sample(ctx context.Context, sampler *topology.Sampler) error {
 	return nil
 }
 
+// reconsider judges what people say by now, at once: what the server said last
+// still counts.
+func (k *worker) reconsider() {
+	k.judging.Lock()
+	defer k.judging.Unlock()
+	k.repace()
+	k.tellHolds(k.health.TakeSome(k.ownVitals(time.Now()), time.Now()))
+}
+
 // tellHolds tells what begins and what ends to hold, and ends the run where
 // something is over the line for that.
 func (k *worker) tellHolds(begun, ended []string) {
+	where := []any{"job", cmp.Or(k.Job.Name, "-"), "shard", k.shard.ID}
+	if k.shard.Server.Cluster { // its shards have the names of nodes
+		where = append(where, "addr", k.shard.Addr)
+	}
 	for _, reason := range begun {
-		k.Log.Warn("held", "job", k.Job.Name, "shard", k.shard.ID, "reason", reason)
+		k.Log.Warn("held", append(where, "reason", reason)...)
 	}
 	for _, reason := range ended {
-		k.Log.Info("no longer held", "job", k.Job.Name, "shard", k.shard.ID, "reason", reason)
+		k.Log.Info("no longer held", append(where, "reason", reason)...)
 	}
-	k.Progress.hold(k.shard.ID, k.health.Reasons())
+	k.Progress.hold(k.shard, k.health.Reasons())
 	if reason := k.health.Critical(); reason != "" {
 		k.allow.end("stop_when: "+reason, true)
 		k.cancel(ErrLimit)
@@ -182,9 +200,12 @@ func (k *worker) holdsInto(s *Summary) {
 		return
 	}
 	for _, h := range k.health.Holds() {
-		if s.ActSummary != nil {
-			s.Holds = append(s.Holds, Hold{Signal: h.Signal, Shard: k.shard.ID, Reason: h.Reason, Seconds: h.Took.Round(time.Millisecond).Seconds()})
-		} else {
+		seconds := h.Took.Round(time.Millisecond).Seconds()
+		switch {
+		case seconds == 0: // it ended the run, too
+		case s.ActSummary != nil:
+			s.Holds = append(s.Holds, Hold{Signal: h.Signal, Shard: k.shard.ID, Addr: k.shard.Addr, Reason: h.Reason, Seconds: seconds})
+		default:
 			s.Notes = append(s.Notes, fmt.Sprintf("shard %s: held %s: %s", k.shard.ID, h.Took.Round(time.Second/10), h.Reason))
 		}
 	}

@@ -91,7 +91,7 @@ func TestMergeOfRunsThatAct(t *testing.T) {
 		s.Mode = "execute"
 		s.ActSummary = &ActSummary{
 			Outcomes: Outcomes{Unlinked: 1, Failed: 2}, ElementsRemoved: 3, BytesReleased: 4, StoppedBy: by,
-			Holds: []Hold{{Signal: "snapshot", Reason: "a snapshot", Seconds: 1}, {"replica_lag", shard, "lag", 2}},
+			Holds: []Hold{{Signal: "snapshot", Reason: "a snapshot", Seconds: 1}, {Signal: "replica_lag", Shard: shard, Reason: "lag", Seconds: 2}},
 		}
 		return s
 	}
@@ -103,7 +103,7 @@ func TestMergeOfRunsThatAct(t *testing.T) {
 	if got.Outcomes != (Outcomes{Unlinked: 2, Failed: 4}) || got.ElementsRemoved != 6 || got.BytesReleased != 8 || got.StoppedBy != "time: 2h" {
 		t.Errorf("acts: %+v", got.ActSummary)
 	}
-	if want := []Hold{{Signal: "snapshot", Reason: "a snapshot", Seconds: 2}, {"replica_lag", "s/0", "lag", 2}, {"replica_lag", "s/1", "lag", 2}}; !slices.Equal(got.Holds, want) {
+	if want := []Hold{{Signal: "snapshot", Reason: "a snapshot", Seconds: 2}, {Signal: "replica_lag", Shard: "s/0", Reason: "lag", Seconds: 2}, {Signal: "replica_lag", Shard: "s/1", Reason: "lag", Seconds: 2}}; !slices.Equal(got.Holds, want) {
 		t.Errorf("holds %+v", got.Holds)
 	}
 	if got.Findings[0].Name != "bad" {

@@ -199,7 +199,7 @@ func (w *run) replace(workers []*worker, top *topology.Topology) (all, pending [
 		k := newWorker(w, s)
 		k.heir = true
 		all, pending = append(all, k), append(pending, k)
-		w.Progress.KeysTotal.Add(max(0, s.Keys))
+		w.Progress.add(s)
 	}
 	for _, k := range workers {
 		if kept[k] {
@@ -223,8 +223,7 @@ func (w *run) retire(k *worker, heirs []*worker) {
 			h.acted += k.acted
 		}
 	}
-	w.Progress.KeysTotal.Add(-max(0, k.shard.Keys))
-	w.Progress.KeysScanned.Add(-k.scanned)
+	w.Progress.drop(k.shard, k.scanned)
 	w.retired = append(w.retired, k)
 	why := "slots moved"
 	if k.err != nil {

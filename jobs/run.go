@@ -267,7 +267,10 @@ func (w *run) shards(ctx context.Context, shards []*topology.Shard) (*Summary, e
 	workers := make([]*worker, len(shards))
 	for i, s := range shards {
 		workers[i] = newWorker(w, s)
-		w.Progress.KeysTotal.Add(max(0, s.Keys))
+		w.Progress.add(s)
+		if w.Keys != nil { // no others are looked at
+			w.Progress.KeysTotal.Store(0)
+		}
 	}
 	if w.Keys != nil {
 		w.named(ctx, workers)

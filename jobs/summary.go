@@ -136,6 +136,7 @@ type Outcomes struct {
 type Hold struct {
 	Signal  string  `json:"signal,omitempty"` // as hold_when calls it, or "paused"
 	Shard   string  `json:"shard,omitempty"`
-	Reason  string  `json:"reason"` // the latest, in words
+	Addr    string  `json:"addr,omitempty"` // of the shard's node
+	Reason  string  `json:"reason"`         // the latest, in words
 	Seconds float64 `json:"seconds"`
 }

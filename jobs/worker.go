@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/keyjanitor/keyjanitor/deleter"
@@ -35,7 +36,8 @@ type worker struct {
 	reader   *topology.Shard     // what is scanned: the shard, or a replica
 	defuse   *defuser            // of a run that defuses; else nil
 	health   *throttle.Health    // of the shard's server
-	unwatch  context.CancelFunc  // ends its sampling
+	unwatch  func()              // ends its sampling
+	judging  sync.Mutex          // of its health: by the sampling, or because something was said
 	paced    int                 // the version of a pace that was set by hand
 	from     uint64              // where the walk begins
 	cursor   uint64              // everything before it is done
@@ -164,7 +166,7 @@ func budgets(b config.Budget) (commands, removal *throttle.Budget) {
 func (k *worker) close() {
 	if k.unwatch != nil {
 		k.unwatch()
-		k.Progress.hold(k.shard.ID, nil)
+		k.Progress.hold(k.shard, nil)
 	}
 	for _, r := range k.replicas {
 		r.Close()

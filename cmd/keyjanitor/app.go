@@ -63,13 +63,38 @@ func newApp(p process) *cli.App {
 	for _, cmd := range app.Commands {
 		cmd.OnUsageError = usageOf
 		cmd.HideHelpCommand = true
-		cmd.Action = withoutArguments(cmd.Action)
+		if len(cmd.Subcommands) == 0 {
+			cmd.Action = withoutArguments(cmd.Action)
+			continue
+		}
+		cmd.Action = whichSubcommand(cmd)
+		for _, sub := range cmd.Subcommands {
+			sub.OnUsageError = usageOf
+			sub.HideHelpCommand = true
+		}
 	}
 	return app
 }
 
 func usageOf(c *cli.Context, err error, _ bool) error {
-	return usagef("%s; %s --help lists the flags", err, c.Command.HelpName)
+	// What the library says of a flag that is to be a number.
+	text := strings.ReplaceAll(err.Error(), ": parse error", ": write a whole number")
+	return usagef("%s; %s --help lists the flags", text, c.Command.HelpName)
+}
+
+// whichSubcommand is what a command does that has subcommands, without one.
+func whichSubcommand(cmd *cli.Command) cli.ActionFunc {
+	var names []string
+	for _, sub := range cmd.Subcommands {
+		names = append(names, sub.Name)
+	}
+	write := fmt.Sprintf("write one of %s, and see keyjanitor %s --help", strings.Join(names, ", "), cmd.Name)
+	return func(c *cli.Context) error {
+		if c.Args().Present() {
+			return usagef("%s has no subcommand %q; %s", cmd.Name, c.Args().First(), write)
+		}
+		return usagef("%s needs a subcommand; %s", cmd.Name, write)
+	}
 }
 
 // withoutArguments refuses what stands outside of flags: the library stops
@@ -78,7 +103,7 @@ func usageOf(c *cli.Context, err error, _ bool) error {
 func withoutArguments(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if c.Args().Present() {
-			return usagef("unexpected argument %q; everything is given by flags, see keyjanitor %s --help", c.Args().First(), c.Command.Name)
+			return usagef("unexpected argument %q; everything is given by flags, see %s --help", c.Args().First(), c.Command.HelpName)
 		}
 		return action(c)
 	}

@@ -231,3 +231,15 @@ func namesIn(t *testing.T, lines string) []string {
 	slices.Sort(names)
 	return names
 }
+
+// A command of several parts says what they are, and a mistake in one is a
+// mistake of usage like any other.
+func TestSubcommands(t *testing.T) {
+	for _, name := range []string{"ctl", "trash", "report"} {
+		keyjanitor(t, name).exits(2, name+" needs a subcommand; write one of ")
+		keyjanitor(t, name, "stat").exits(2, name+` has no subcommand "stat"; write one of `)
+	}
+	keyjanitor(t, "ctl", "pace", "--foo").exits(2, "keyjanitor ctl pace --help lists the flags")
+	keyjanitor(t, "ctl", "pause", "coffee").exits(2, `unexpected argument "coffee"`, "keyjanitor ctl pause --help")
+	keyjanitor(t, "delete", "--elements-per-second", "4k").exits(2, "write a whole number")
+}

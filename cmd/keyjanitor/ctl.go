@@ -181,17 +181,38 @@ func writeStatus(w io.Writer, s web.Status) error {
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "JOB\tTARGET\tMODE\tFOR\tKEYS\tSCANNED\tMATCHED\tDONE\tELEMENTS\tSHARE\tHELD")
+	fmt.Fprintln(t, "JOB\tTARGET\tMODE\tFOR\tKEYS\tSCANNED\tMATCHED\tDONE\tELEMENTS\tPACE\tHELD")
 	for _, r := range s.Runs {
-		held := strings.Join(r.Held, "; ")
-		if held == "" {
-			held = "no"
+		total := "-" // where keys are named
+		if r.KeysTotal > 0 {
+			total = humanize.Comma(r.KeysTotal)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", orDash(r.Job), r.Target, r.Mode,
-			time.Since(r.Started).Round(time.Second), humanize.Comma(r.KeysTotal), humanize.Comma(r.KeysScanned),
-			humanize.Comma(r.KeysMatched), humanize.Comma(r.KeysActed), humanize.Comma(r.Elements), r.MaxShare, held)
+			time.Since(r.Started).Round(time.Second), total, humanize.Comma(r.KeysScanned),
+			humanize.Comma(r.KeysMatched), humanize.Comma(r.KeysActed), humanize.Comma(r.Elements), paceInWords(r), heldInWords(r))
 	}
 	return t.Flush()
+}
+
+func paceInWords(r jobs.RunState) string {
+	words := r.MaxShare
+	for _, budget := range []struct {
+		perSecond int64
+		of        string
+	}{{r.CommandsPerSecond, "commands"}, {r.ElementsPerSecond, "elements"}, {r.BytesPerSecond, "bytes"}} {
+		if budget.perSecond > 0 {
+			words += fmt.Sprintf(", %s %s/s", humanize.Comma(budget.perSecond), budget.of)
+		}
+	}
+	return words
+}
+
+func heldInWords(r jobs.RunState) string {
+	if len(r.Holds) == 0 {
+		return "no"
+	}
+	first := slices.MinFunc(r.Holds, func(a, b jobs.Wait) int { return a.Since.Compare(b.Since) })
+	return fmt.Sprintf("%s, %s", time.Since(first.Since).Round(time.Second), jobs.WaitsInWords(r.Holds, r.Shards))
 }
 
 func orDash(s string) string {

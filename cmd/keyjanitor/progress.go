@@ -54,19 +54,19 @@ func (p process) show(c *cli.Context, g *jobs.Progress) (end func()) {
 }
 
 func progressLine(g *jobs.Progress) string {
-	line := fmt.Sprintf("%s of about %s keys scanned, %s matched", humanize.Comma(g.KeysScanned.Load()),
-		humanize.Comma(g.KeysTotal.Load()), humanize.Comma(g.KeysMatched.Load()))
+	line := humanize.Comma(g.KeysScanned.Load()) + " keys scanned"
+	if total := g.KeysTotal.Load(); total > 0 {
+		line = fmt.Sprintf("%s of about %s keys scanned", humanize.Comma(g.KeysScanned.Load()), humanize.Comma(total))
+	}
+	line += fmt.Sprintf(", %s matched", humanize.Comma(g.KeysMatched.Load()))
 	if acted := g.KeysActed.Load(); acted > 0 {
 		line += fmt.Sprintf(", %s done", humanize.Comma(acted))
 	}
 	if n := g.Elements.Load(); n > 0 {
 		line += fmt.Sprintf(", %s elements removed", humanize.Comma(n))
 	}
-	if reason, shards := g.Held(); reason != "" {
-		line += ", held: " + reason
-		if shards > 1 {
-			line += fmt.Sprintf(" (and on %d other shards)", shards-1)
-		}
+	if held := jobs.WaitsInWords(g.Waits(), g.Shards.Load()); held != "" {
+		line += ", held: " + held
 	}
 	return line
 }
@@ -80,15 +80,19 @@ func barLine(g *jobs.Progress) string {
 		}
 		return strings.ReplaceAll(humanize.SIWithDigits(float64(n), 1, ""), " ", "")
 	}
-	line := fmt.Sprintf("%s/%s keys, %s match", short(g.KeysScanned.Load()), short(g.KeysTotal.Load()), short(g.KeysMatched.Load()))
+	line := short(g.KeysScanned.Load())
+	if total := g.KeysTotal.Load(); total > 0 {
+		line += "/" + short(total)
+	}
+	line += fmt.Sprintf(" keys, %s match", short(g.KeysMatched.Load()))
 	if acted := g.KeysActed.Load(); acted > 0 {
 		line += fmt.Sprintf(", %s done", short(acted))
 	}
 	if n := g.Elements.Load(); n > 0 {
 		line += fmt.Sprintf(", -%s elements", short(n))
 	}
-	if reason, _ := g.Held(); reason != "" {
-		line += ", held: " + reason
+	if held := jobs.WaitsInWords(g.Waits(), g.Shards.Load()); held != "" {
+		line += ", held: " + held
 	}
 	return line
 }

@@ -37,7 +37,7 @@ func (p process) reportCommand() *cli.Command {
 	command := func(name, arguments, usage, examples string, action cli.ActionFunc, flags []cli.Flag) *cli.Command {
 		return &cli.Command{
 			Name: name, Usage: usage, ArgsUsage: arguments, Description: examples + "\n\nFlags stand before the files; - is standard input.",
-			OnUsageError: usageOf, HideHelpCommand: true, Flags: flags, Action: filesLast(action),
+			Flags: flags, Action: filesLast(action),
 		}
 	}
 	return &cli.Command{
@@ -50,9 +50,6 @@ func (p process) reportCommand() *cli.Command {
 				append(formatFlags("json", formats), top)),
 			command("diff", "OLD NEW", "tell what grew, shrank, came and went between two reports", diff, p.diffReports,
 				append(formatFlags("table", "table or json"), top)),
-		},
-		Action: func(*cli.Context) error {
-			return usagef("what with the report? write keyjanitor report show FILE, merge FILE... or diff OLD NEW")
 		},
 	}
 }

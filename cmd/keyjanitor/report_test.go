@@ -127,7 +127,7 @@ func TestReportRefuses(t *testing.T) {
 		args  []string
 		words []string
 	}{
-		{args("report"), []string{"report show FILE"}},
+		{args("report"), []string{"write one of show, merge, diff"}},
 		{args("report", "shwo", good), []string{"shwo"}},
 		{args("report", "show"), []string{"one report, not 0"}},
 		{args("report", "show", good, good), []string{"one report, not 2"}},

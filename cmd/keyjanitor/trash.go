@@ -20,7 +20,7 @@ func (p process) trashCommand() *cli.Command {
 	}
 	command := func(verb jobs.TrashVerb, usage, examples string, more ...[]cli.Flag) *cli.Command {
 		return &cli.Command{
-			Name: string(verb), Usage: usage, Description: examples, OnUsageError: usageOf, HideHelpCommand: true,
+			Name: string(verb), Usage: usage, Description: examples,
 			Flags:  flags(append([][]cli.Flag{connectionFlags(), which, outputFlags()}, more...)...),
 			Action: withoutArguments(func(c *cli.Context) error { return p.trash(c, verb) }),
 		}
@@ -48,9 +48,6 @@ func (p process) trashCommand() *cli.Command {
 				"keyjanitor trash purge --url redis://10.0.0.5:6379 --due --execute",
 				"keyjanitor trash purge --url redis://10.0.0.5:6379 --all --execute",
 			), act, paceFlags(true)),
-		},
-		Action: func(c *cli.Context) error {
-			return usagef("what with the trash? write keyjanitor trash list, restore or purge")
 		},
 	}
 }

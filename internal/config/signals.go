@@ -71,7 +71,11 @@ func ParseWindow(text string) (Window, error) {
 	a, ok1 := clock(from)
 	b, ok2 := clock(to)
 	if !ok1 || !ok2 || a == b {
-		return Window{}, fmt.Errorf(`%s is no part of a day; write one such as "01:00-05:00"`, shown(text))
+		why := "both times are from 00:00 to 24:00, as hours and minutes of two digits each, with a - between them"
+		if ok1 && ok2 {
+			why = "it ends when it begins; leave only_between out for the whole day"
+		}
+		return Window{}, fmt.Errorf(`%s is no part of a day: %s; write one such as "01:00-05:00", or "22:00-04:00" over midnight`, shown(text), why)
 	}
 	return Window{a, b}, nil
 }

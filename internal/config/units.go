@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -63,7 +64,7 @@ func ParseDuration(text string) (Duration, error) {
 		return 0, fmt.Errorf("%s has no unit; write %s", shown(text), durationHint(text))
 	}
 	if text[0] == '-' {
-		return 0, fmt.Errorf("%s is negative; %s", shown(text), example)
+		return 0, fmt.Errorf("%s is negative; write 0 or more, such as %s", shown(text), strings.TrimLeft(text, "-"))
 	}
 	sum := new(big.Rat)
 	last := -1
@@ -136,12 +137,17 @@ func ParseSize(text string) (Size, error) {
 		return 0, fmt.Errorf("%s has no unit; write %s", shown(text), sizeHint(text))
 	}
 	if text[0] == '-' {
-		return 0, fmt.Errorf("%s is negative; write a number with a unit, such as 64MiB", shown(text))
+		return 0, fmt.Errorf("%s is negative; write 0 or more, such as %s", shown(text), strings.TrimLeft(text, "-"))
 	}
 	number, _, _ := cutNumber(text)
 	name := text[len(number):]
 	at := slices.IndexFunc(sizeUnits, func(u unit) bool { return u.name == name })
 	if number == "" || at < 0 {
+		for _, u := range sizeUnits { // 1G, 64mb
+			if number != "" && name != "" && strings.HasPrefix(strings.ToUpper(u.name), strings.ToUpper(name)) {
+				return 0, fmt.Errorf("%s is not a size; write %s%s, or another unit: %s", shown(text), number, u.name, units)
+			}
+		}
 		return 0, fmt.Errorf("%s is not a size; %s", shown(text), units)
 	}
 	bytes := scale(number, sizeUnits[at].size)
@@ -177,7 +183,11 @@ func (s Size) String() string {
 // above 0 and at most 100.
 func ParsePercent(text string) (Percent, error) {
 	if bareNumber(text) {
-		return 0, fmt.Errorf("%s has no percent sign; write %s%%", shown(text), strings.TrimLeft(text, "+-"))
+		digits := strings.TrimLeft(text, "+-")
+		if p, err := strconv.ParseFloat(digits, 64); err == nil && p > 0 && p <= 1 { // a share of 1 may be meant
+			return 0, fmt.Errorf("%s has no percent sign; write %s for that part of the whole, or %s%%", shown(text), Percent(math.Round(1e6*p)/1e4), digits)
+		}
+		return 0, fmt.Errorf("%s has no percent sign; write %s%%", shown(text), digits)
 	}
 	digits, sign := strings.CutSuffix(text, "%")
 	number, name, rest := cutNumber(digits)

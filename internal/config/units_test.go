@@ -65,7 +65,7 @@ func TestParsePercent(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"20": "write 20%", "0.2": "write 0.2%", "0%": "out of range", "101%": "out of range", "-5%": "not a percentage", "": "not a percentage", "%": "not a percentage",
+		"20": "write 20%", "0.2": "write 20% for that part of the whole, or 0.2%", "0.07": "write 7% ", "0%": "out of range", "101%": "out of range", "-5%": "not a percentage", "": "not a percentage", "%": "not a percentage",
 		"5 %": "not a percentage", "5%%": "not a percentage", "NaN%": "not a percentage", "1e1%": "not a percentage",
 	} {
 		if got, err := ParsePercent(text); err == nil || !strings.Contains(err.Error(), want) {

@@ -128,7 +128,7 @@ func pageRunOf(s *jobs.Summary) (pageRun, error) {
 			r.Outcomes = append(r.Outcomes, figure{number, of, of == "FAILED"})
 		}
 		for _, h := range longest(a.Holds) {
-			r.Holds = append(r.Holds, duration(time.Duration(h.Seconds*float64(time.Second)))+": "+lines(h.Reason+" ("+h.Shard+")"))
+			r.Holds = append(r.Holds, duration(time.Duration(h.Seconds*float64(time.Second)))+": "+lines(h.Reason+" ("+cmp.Or(h.Addr, h.Shard)+")"))
 		}
 		if more := len(a.Holds) - shownHolds; more > 0 {
 			r.Holds = append(r.Holds, fmt.Sprintf("%d more; JSON has them all", more))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -51,7 +52,7 @@ func WriteMetrics(w io.Writer, runs []Measured, earlier io.Reader) error {
 		removed  = gauge("elements_removed", "Elements that the last run removed.")
 		released = gauge("bytes_released", "Memory that the last run released; an estimate.")
 		held     = gauge("held_seconds", "How long the shards of the last run waited for servers in trouble, or for people.")
-		signal   = gauge("signal_held_seconds", "The same by signal; several may hold at once.", "signal")
+		signal   = gauge("signal_held_seconds", "The same by shard and signal; several may hold at once.", "shard", "signal")
 		total    = gauge("shard_keys", "Keys of a shard when the last run began.", "shard")
 		seen     = gauge("shard_keys_scanned", "Keys of a shard that the last run looked at.", "shard")
 		found    = gauge("shard_keys_matched", "Keys of a shard that met the rule.", "shard")
@@ -109,9 +110,9 @@ func WriteMetrics(w io.Writer, runs []Measured, earlier io.Reader) error {
 		sum := 0.0
 		for _, h := range a.Holds {
 			sum += h.Seconds
-			at(signal, h.Signal).Add(h.Seconds)
+			at(signal, h.Shard, h.Signal).Add(h.Seconds)
 		}
-		at(held).Set(sum)
+		at(held).Set(math.Round(1000*sum) / 1000)
 	}
 	families, err := registry.Gather()
 	if err != nil {

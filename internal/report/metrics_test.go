@@ -76,7 +76,7 @@ func TestMetrics(t *testing.T) {
 		"keyjanitor_elements_removed old-messages ":                                                  3_500_000,
 		"keyjanitor_bytes_released old-messages ":                                                    187 << 20,
 		"keyjanitor_held_seconds old-messages ":                                                      75.5,
-		"keyjanitor_signal_held_seconds old-messages replica_lag":                                    75.5,
+		"keyjanitor_signal_held_seconds old-messages 10.0.0.1:6379replica_lag":                       75.5,
 		"keyjanitor_shard_failed old-messages redis-2.redis.production.svc.cluster.local:6379":       1,
 		"keyjanitor_shard_keys_scanned old-messages redis-2.redis.production.svc.cluster.local:6379": 40_000,
 	} {

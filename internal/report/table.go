@@ -322,7 +322,7 @@ func acts(w io.Writer, a *jobs.ActSummary) {
 		item(w, "Memory released", "about "+size(a.BytesReleased)+" (estimate)")
 	}
 	for _, h := range longest(a.Holds) {
-		item(w, "Held "+duration(time.Duration(h.Seconds*float64(time.Second))), h.Reason+" ("+h.Shard+")")
+		item(w, "Held "+duration(time.Duration(h.Seconds*float64(time.Second))), h.Reason+" ("+cmp.Or(h.Addr, h.Shard)+")")
 	}
 	if more := len(a.Holds) - shownHolds; more > 0 {
 		item(w, "Held", fmt.Sprintf("for %d more; --format json has them all", more))
