@@ -411,7 +411,7 @@ func (s *Redis) takeOnce(ctx context.Context, ix *Index, entries []Entry) ([]Ent
 	}
 	results, err := exec(ctx, pipe)
 	if err != nil {
-		return nil, refusal(err, queued)
+		return nil, refusal(err, queued...)
 	}
 	for _, v := range results {
 		if err, failed := v.(error); failed {

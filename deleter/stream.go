@@ -121,7 +121,8 @@ func (x *stream) drop(ctx context.Context) error {
 	tx := x.s.rdb.TxPipeline()
 	tx.XGroupCreate(ctx, x.key, "keyjanitor", "$")
 	tx.Del(ctx, x.key)
-	_, err := tx.Exec(ctx)
+	queued, err := tx.Exec(ctx)
+	err = refusal(err, queued...)
 	if redis.HasErrorPrefix(err, "BUSYGROUP") {
 		return nil // there was a group, which is all that DEL needs
 	}

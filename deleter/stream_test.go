@@ -49,3 +49,32 @@ func TestStream(t *testing.T) {
 		s.golden("drain_" + name)
 	}
 }
+
+// Of a transaction that was not carried out the commands were told why.
+func TestStreamDropIsRefused(t *testing.T) {
+	const why = says("NOREPLICAS Not enough good slaves to write.")
+	store, _ := newStore(t, Abilities{}, func(args []string) any {
+		switch args[0] {
+		case "type":
+			return "stream"
+		case "xinfo":
+			return []redis.XInfoGroup{}
+		case "xgroup", "del":
+			return why
+		case "exec":
+			return says("EXECABORT Transaction discarded because of previous errors.")
+		case "multi":
+			return "OK"
+		}
+		return int64(0)
+	})
+	key := open(t, store)
+	for range 2 { // it asks for groups first
+		if did, err := key.Next(t.Context(), 10); did.Done || err != nil && err.Error() != string(why) {
+			t.Errorf("%+v, %v", did, err)
+		} else if err != nil {
+			return
+		}
+	}
+	t.Error("nothing was refused")
+}

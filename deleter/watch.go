@@ -87,7 +87,7 @@ func (s *Redis) watch(ctx context.Context, orders []Order, what act, trash []str
 			continue
 		}
 		if err != nil {
-			out[i] = Reply{Err: refusal(err, cmds)}
+			out[i] = Reply{Err: refusal(err, cmds...)}
 			continue
 		}
 		mine := results[:len(cmds)]
@@ -144,7 +144,7 @@ func exec(ctx context.Context, pipe redis.Pipeliner) ([]any, error) {
 
 // refusal is why commands were not carried out: what was said to one of them
 // when it was queued, else EXEC's error.
-func refusal(exec error, queued []*redis.Cmd) error {
+func refusal[C redis.Cmder](exec error, queued ...C) error {
 	if redis.HasErrorPrefix(exec, "EXECABORT") {
 		for _, cmd := range queued {
 			if cmd.Err() != nil {

@@ -232,6 +232,22 @@ func TestHolds(t *testing.T) {
 			}
 			h.goesOn("flag file")
 		})
+		t.Run("two flag files", func(t *testing.T) {
+			t.Parallel()
+			wait, end := filepath.Join(t.TempDir(), "wait"), filepath.Join(t.TempDir(), "end")
+			h := drainSlowly(t, standalone(t, b), fmt.Sprintf("hold_when: {flag_file: %q}\nstop_when: {flag_file: %q}", wait, end))
+			for _, flag := range []string{wait, end} {
+				if err := os.WriteFile(flag, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if flag == wait {
+					h.holds("the flag file " + wait + " is there")
+				}
+			}
+			if s := h.run.wait().exit(4).summary(); s.StoppedBy != "stop_when: the flag file "+end+" is there" {
+				s.from.error("stopped by %q", s.StoppedBy)
+			}
+		})
 		t.Run("pause", func(t *testing.T) {
 			t.Parallel()
 			h := drainSlowly(t, standalone(t, b), "")

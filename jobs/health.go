@@ -26,6 +26,9 @@ const (
 	signalFlagFile = "flag_file"
 	signalWindow   = "only_between"
 	signalPaused   = "paused"
+	// What stop_when says of files and times is another thing than what
+	// hold_when says of them.
+	stopping = "stop_when "
 )
 
 // linesOf are the lines that a configuration draws. What writes nothing
@@ -70,9 +73,19 @@ func linesOf(s config.Signals, acts bool) []throttle.Line {
 func (k *worker) watchHealth(ctx context.Context) error {
 	acts := k.Mode == Execute
 	hold := append(linesOf(k.HoldWhen, acts), throttle.Line{Signal: signalPaused})
-	k.health = throttle.NewHealth(hold, linesOf(k.StopWhen, acts))
+	stop := linesOf(k.StopWhen, acts)
+	for i := range stop {
+		if s := stop[i].Signal; s == signalFlagFile || s == signalWindow {
+			stop[i].Signal = stopping + s
+		}
+	}
+	k.health = throttle.NewHealth(hold, stop)
 	k.mu.Lock()
-	sampler := topology.NewSampler(k.shard, k.replicaCounts[k.shard.ID])
+	replicas, known := k.replicaCounts[k.shard.ID]
+	if !known {
+		replicas = -1
+	}
+	sampler := topology.NewSampler(k.shard, replicas)
 	k.mu.Unlock()
 	if err := k.sample(ctx, sampler); err != nil {
 		return err
@@ -165,32 +178,43 @@ func (k *worker) tellHolds(begun, ended []string) {
 
 // ownVitals are the signals that people give.
 func (k *worker) ownVitals(now time.Time) throttle.Vitals {
-	v := throttle.Vitals{signalPaused: {}, signalFlagFile: {}, signalWindow: {}}
-	for _, s := range []config.Signals{k.HoldWhen, k.StopWhen} {
-		if s.FlagFile == "" {
-			continue
-		}
-		// One that can't be looked for is taken to be there.
-		if _, err := os.Stat(s.FlagFile); !errors.Is(err, os.ErrNotExist) {
-			v[signalFlagFile] = throttle.Reading{Value: 1, Words: "the flag file " + s.FlagFile + " is there"}
-		}
+	v := throttle.Vitals{
+		signalPaused:   {},
+		signalFlagFile: flagOf(k.HoldWhen.FlagFile), stopping + signalFlagFile: flagOf(k.StopWhen.FlagFile),
+		signalWindow: {}, stopping + signalWindow: {},
 	}
-	windows := slices.Concat(k.HoldWhen.OnlyBetween, k.StopWhen.OnlyBetween)
-	if zone, err := k.Job.Location(); err == nil && len(windows) > 0 {
-		in := slices.ContainsFunc(windows, func(w config.Window) bool { return w.Contains(now.In(zone)) })
-		if !in {
-			var texts []string
-			for _, w := range windows {
-				texts = append(texts, w.String())
-			}
-			v[signalWindow] = throttle.Reading{Value: 1, Words: fmt.Sprintf("it is %s, not between %s %s",
-				now.In(zone).Format("15:04"), strings.Join(texts, " or "), zone)}
-		}
+	if zone, err := k.Job.Location(); err == nil {
+		v[signalWindow] = windowOf(k.HoldWhen.OnlyBetween, now.In(zone))
+		v[stopping+signalWindow] = windowOf(k.StopWhen.OnlyBetween, now.In(zone))
 	}
 	if why := k.Control.Paused(); why != "" {
 		v[signalPaused] = throttle.Reading{Value: 1, Words: why}
 	}
 	return v
+}
+
+// flagOf reads a flag file. One that can't be looked for is taken to be there.
+func flagOf(file string) throttle.Reading {
+	if file == "" {
+		return throttle.Reading{}
+	}
+	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+		return throttle.Reading{}
+	}
+	return throttle.Reading{Value: 1, Words: "the flag file " + file + " is there"}
+}
+
+// windowOf reads whether a time is outside of all windows, where there are any.
+func windowOf(windows []config.Window, now time.Time) throttle.Reading {
+	if len(windows) == 0 || slices.ContainsFunc(windows, func(w config.Window) bool { return w.Contains(now) }) {
+		return throttle.Reading{}
+	}
+	texts := make([]string, len(windows))
+	for i, w := range windows {
+		texts[i] = w.String()
+	}
+	return throttle.Reading{Value: 1, Words: fmt.Sprintf("it is %s, not between %s %s",
+		now.Format("15:04"), strings.Join(texts, " or "), now.Location())}
 }
 
 // holdsInto adds to a run's summary what the shard waited for, and what could

@@ -31,6 +31,7 @@ const (
 	lockRenew  = 5 * time.Second
 	lockTrust  = 13 * time.Second
 	lockPoll   = 250 * time.Millisecond
+	lockRetry  = time.Second // of a renewal that the server refused
 	lockPrefix = "keyjanitor:lock:"
 )
 
@@ -55,17 +56,21 @@ type lease struct {
 	name  string
 	token string
 	until atomic.Int64 // monotonic: nanoseconds since start
-	start time.Time
-	stop  context.CancelFunc
-	done  chan struct{}
+	// The server refuses writes for now: nobody else takes the lock meanwhile,
+	// though it may run out.
+	refused atomic.Bool
+	start   time.Time
+	stop    context.CancelFunc
+	done    chan struct{}
 }
 
-// takeLease waits up to wait for the job's lock. lost is called once if it is
-// lost later.
+// takeLease waits up to wait for the job's lock, and for as long as refused
+// says of an error that it is to be tried again, after a wait. lost is called
+// once if it is lost later.
 //
 // Sends: SET NX PX (2.6.12) to the primary that owns the lock's name, in
 // database 0, and GET where it is taken; each 250 ms, O(1).
-func takeLease(ctx context.Context, shards []*topology.Shard, job string, wait time.Duration, lost func(error)) (*lease, error) {
+func takeLease(ctx context.Context, shards []*topology.Shard, job string, wait time.Duration, refused func(context.Context, error) bool, lost func(error)) (*lease, error) {
 	name := lockPrefix + job
 	rdb, err := lockClient(shards, name)
 	if err != nil {
@@ -77,6 +82,9 @@ func takeLease(ctx context.Context, shards []*topology.Shard, job string, wait t
 	for deadline := time.Now().Add(wait); ; {
 		sent := time.Now()
 		ok, err := l.take(ctx)
+		if err != nil && refused(ctx, err) {
+			continue
+		}
 		if err != nil {
 			_ = rdb.Close()
 			return nil, fmt.Errorf("take the lock %q: %w", name, err)
@@ -155,21 +163,30 @@ func (l *lease) held() bool {
 
 func (l *lease) renew(ctx context.Context, lost func(error)) {
 	defer close(l.done)
-	tick := time.NewTicker(lockRenew)
-	defer tick.Stop()
+	next := lockRenew
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(next):
 		}
+		next = lockRenew
 		sent := time.Now()
-		switch ours, err := l.expireIn(ctx, lockTTL); {
+		ours, err := l.expireIn(ctx, lockTTL)
+		if err == nil && !ours && l.refused.Load() { // it may have run out
+			ours, err = l.take(ctx)
+		}
+		switch {
 		case ctx.Err() != nil:
 			return
+		case throttle.Refusal(err) != "":
+			l.refused.Store(true)
+			next = lockRetry
 		case err == nil && ours:
 			l.trust(sent)
+			l.refused.Store(false)
 		case err == nil, !l.held():
+			l.refused.Store(false)
 			l.until.Store(0)
 			lost(ErrLockLost)
 			return
@@ -189,11 +206,14 @@ func (l *lease) expireIn(ctx context.Context, ttl time.Duration) (ours bool, err
 		if err != nil {
 			return err
 		}
-		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		queued, err := tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.PExpire(ctx, l.name, ttl)
 			return nil
 		})
 		ours = err == nil
+		if redis.HasErrorPrefix(err, "EXECABORT") { // why, PEXPIRE was told
+			err = queued[0].Err()
+		}
 		return err
 	}, l.name)
 	if errors.Is(err, redis.TxFailedErr) {
@@ -233,8 +253,15 @@ func (g leased) Wait(ctx context.Context, commands, elements int, bytes int64) e
 	if err := g.Gate.Wait(ctx, commands, elements, bytes); err != nil {
 		return err
 	}
-	if !g.lease.held() {
-		return ErrLockLost
+	for !g.lease.held() {
+		if !g.lease.refused.Load() {
+			return ErrLockLost
+		}
+		select {
+		case <-time.After(lockPoll):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the lock: %w", ctx.Err())
+		}
 	}
 	return nil
 }

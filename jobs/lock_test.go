@@ -107,7 +107,7 @@ func TestLockWithoutAnOwner(t *testing.T) {
 		{Err: errors.New("down")},
 		{Server: topology.Server{Cluster: true}, Slots: []topology.SlotRange{{First: 1, Last: 0}}},
 	}
-	_, err := takeLease(t.Context(), shards, "nightly", 0, func(error) {})
+	_, err := takeLease(t.Context(), shards, "nightly", 0, nil, func(error) {})
 	if err == nil || !strings.Contains(err.Error(), "keyjanitor:lock:nightly") || errors.Is(err, ErrBusy) {
 		t.Errorf("error %v", err)
 	}

@@ -7,6 +7,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -140,10 +141,11 @@ type run struct {
 	opened  []*topology.Topology // again, when shards had to start over
 	retired []*worker            // whose place others took
 	cancel  context.CancelCauseFunc
-	keysErr error // of Keys
+	keysErr error  // of Keys
+	heldFor string // why the run can't begin yet, as it was told last
 
 	mu            sync.Mutex     // guards what follows
-	replicaCounts map[string]int // the most there were, by shard
+	replicaCounts map[string]int // when the run began, by shard
 	summary       *Summary
 	tally         *tally
 	databases     map[int]error // by number, of those without keys: why they are none
@@ -192,7 +194,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 			}
 		}()
 	}
-	top, err := topology.Open(ctx, q.Target, topology.Options{Writes: q.Mode != Scan, Logger: r.Log})
+	top, err := w.open(ctx)
 	if err != nil {
 		return nil, cause(ctx, err)
 	}
@@ -210,7 +212,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 		if q.Part.Of > 0 {
 			name += "/" + q.Part.String()
 		}
-		w.lease, err = takeLease(ctx, top.Shards(), name, q.LockWait, cancel)
+		w.lease, err = takeLease(ctx, top.Shards(), name, q.LockWait, w.waitOut, cancel)
 		if err != nil {
 			return nil, cause(ctx, err)
 		}
@@ -225,6 +227,47 @@ func (r *Runner) Run(ctx context.Context, q Request) (*Summary, error) {
 		w.summary.Notes = append(w.summary.Notes, fmt.Sprintf("this is part %s: %d of the %d shards", q.Part, len(mine), len(top.Shards())))
 	}
 	return w.shards(ctx, mine)
+}
+
+// open opens the target, once no node of it is busy with a script: then one
+// can't learn what it lets us do.
+func (w *run) open(ctx context.Context) (*topology.Topology, error) {
+	for {
+		top, err := topology.Open(ctx, w.Target, topology.Options{Writes: w.Mode != Scan, Logger: w.Log})
+		refused := err
+		if err == nil {
+			for _, s := range top.Shards() {
+				if throttle.Refusal(s.Err) != "" {
+					refused = s.Err
+				}
+			}
+		}
+		if !w.waitOut(ctx, refused) {
+			return top, err
+		}
+		if err == nil {
+			_ = top.Close() // nothing was asked of it
+		}
+	}
+}
+
+// waitOut waits a second where an error is a refusal for now and the run waits
+// for the end of those.
+func (w *run) waitOut(ctx context.Context, err error) bool {
+	words := throttle.Refusal(err)
+	if words == "" || !w.HoldWhen.Refused {
+		return false
+	}
+	if words != w.heldFor {
+		w.Log.Warn("held", "job", cmp.Or(w.Job.Name, "-"), "reason", words)
+		w.heldFor = words
+	}
+	select {
+	case <-time.After(time.Second):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func runID() string {

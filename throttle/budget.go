@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -13,13 +14,16 @@ import (
 type Budget struct {
 	mu                        sync.Mutex
 	commands, elements, bytes *rate.Limiter // nil: unlimited
+	changed                   chan struct{} // closed when these are others
 }
 
-// Set changes the budget, for what is to come.
+// Set changes the budget, for what is to come and what waits.
 func (b *Budget) Set(commands, elements, bytes int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.commands, b.elements, b.bytes = limiter(commands), limiter(elements), limiter(bytes)
+	close(b.changed)
+	b.changed = make(chan struct{})
 }
 
 func (b *Budget) limits() (commands, elements, bytes *rate.Limiter) {
@@ -35,7 +39,7 @@ const slicesPerSecond = 4
 
 // NewBudget returns a budget of so many per second; 0 is unlimited.
 func NewBudget(commands, elements, bytes int64) *Budget {
-	return &Budget{commands: limiter(commands), elements: limiter(elements), bytes: limiter(bytes)}
+	return &Budget{commands: limiter(commands), elements: limiter(elements), bytes: limiter(bytes), changed: make(chan struct{})}
 }
 
 func limiter(perSecond int64) *rate.Limiter {
@@ -48,34 +52,46 @@ func limiter(perSecond int64) *rate.Limiter {
 // Wait blocks until the budget allows so many commands, elements about to be
 // removed and bytes about to be released, or ctx is done.
 func (b *Budget) Wait(ctx context.Context, commands, elements int, bytes int64) error {
-	c, e, by := b.limits()
-	err := waitN(ctx, c, int64(commands))
-	if err == nil {
-		err = waitN(ctx, e, int64(elements))
-	}
-	if err == nil {
-		err = waitN(ctx, by, bytes)
-	}
-	if err != nil {
-		return fmt.Errorf("wait for budget: %w", err)
+	for _, w := range []struct {
+		limiter func() *rate.Limiter
+		n       int64
+	}{
+		{func() *rate.Limiter { return b.commands }, int64(commands)},
+		{func() *rate.Limiter { return b.elements }, int64(elements)},
+		{func() *rate.Limiter { return b.bytes }, bytes},
+	} {
+		if err := b.waitN(ctx, w.limiter, w.n); err != nil {
+			return fmt.Errorf("wait for budget: %w", err)
+		}
 	}
 	return nil
 }
 
-// waitN takes n in pieces: WaitN refuses, instead of waiting, what exceeds
-// the burst.
-func waitN(ctx context.Context, l *rate.Limiter, n int64) error {
-	if l == nil {
-		return nil
-	}
+// waitN takes n of one limiter in pieces: none may exceed the burst.
+func (b *Budget) waitN(ctx context.Context, which func() *rate.Limiter, n int64) error {
 	for n > 0 {
-		piece := min(n, int64(l.Burst()))
-		if err := l.WaitN(ctx, int(piece)); err != nil {
-			return err
+		b.mu.Lock()
+		l, changed := which(), b.changed
+		b.mu.Unlock()
+		if l == nil {
+			break
 		}
-		n -= piece
+		piece := min(n, int64(l.Burst()))
+		taken := l.ReserveN(time.Now(), int(piece))
+		timer := time.NewTimer(taken.Delay())
+		select {
+		case <-timer.C:
+			n -= piece
+		case <-changed:
+			taken.Cancel()
+		case <-ctx.Done():
+			timer.Stop()
+			taken.Cancel()
+			return ctx.Err()
+		}
+		timer.Stop()
 	}
-	return nil
+	return ctx.Err()
 }
 
 // burst is the most that l lets through in one piece, at most n and at least 1.

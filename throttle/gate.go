@@ -59,13 +59,27 @@ func (g *Gate) SetRoundTrip(d time.Duration) {
 
 // Wait blocks until so many commands, which remove so many elements and
 // release so many bytes, may be sent, or ctx is done: then its error says so
-// and nothing may be sent.
+// and nothing may be sent. Whether work is held is asked last, too: the rest
+// may have taken hours.
 func (g *Gate) Wait(ctx context.Context, commands, elements int, bytes int64) error {
-	if g.health != nil {
-		if err := g.health.Wait(ctx); err != nil {
-			return err
-		}
+	if err := g.healthy(ctx); err != nil {
+		return err
 	}
+	if err := g.afford(ctx, commands, elements, bytes); err != nil {
+		return err
+	}
+	return g.healthy(ctx)
+}
+
+func (g *Gate) healthy(ctx context.Context) error {
+	if g.health == nil {
+		return nil
+	}
+	return g.health.Wait(ctx)
+}
+
+// afford waits for the budgets and the share.
+func (g *Gate) afford(ctx context.Context, commands, elements int, bytes int64) error {
 	for _, b := range g.o.Budgets {
 		if err := b.Wait(ctx, commands, elements, bytes); err != nil {
 			return err

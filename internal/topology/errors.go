@@ -116,11 +116,13 @@ func judge(err error) verdict {
 			return yes
 		}
 	}
+	// From 7.0 on EXEC says what its commands were not told.
+	text := strings.TrimPrefix(err.Error(), "EXECABORT Transaction discarded because of: ")
 	for _, p := range []string{
 		"LOADING ", "BUSY ", "MASTERDOWN ", "CLUSTERDOWN ", "MOVED ", "ASK ", "TRYAGAIN ",
 		"OOM ", "MISCONF ", "NOREPLICAS ", "READONLY ",
 	} {
-		if redis.HasErrorPrefix(err, p) {
+		if strings.HasPrefix(text, p) {
 			return later
 		}
 	}

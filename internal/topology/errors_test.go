@@ -34,14 +34,16 @@ func TestJudge(t *testing.T) {
 		"ERR unknown subcommand 'no-touch'. Try CLIENT HELP.":                                    no,
 		"section (server) is not supported":                                                      no, // miniredis
 
-		"LOADING Redis is loading the dataset in memory":          later,
-		"BUSY Redis is busy running a script.":                    later,
-		"READONLY You can't write against a read only replica.":   later,
-		"NOREPLICAS Not enough good slaves to write.":             later, // up to 4.0
-		"MISCONF Redis is configured to save RDB snapshots":       later,
-		"OOM command not allowed when used memory > 'maxmemory'.": later,
-		"CLUSTERDOWN The cluster is down":                         later,
-		"MOVED 12706 ::1:21222":                                   later,
+		"LOADING Redis is loading the dataset in memory":                                   later,
+		"BUSY Redis is busy running a script.":                                             later,
+		"EXECABORT Transaction discarded because of: BUSY Redis is busy running a script.": later, // from 7.0 on
+		"EXECABORT Transaction discarded because of: NOPERM User jan has no permissions":   no,
+		"READONLY You can't write against a read only replica.":                            later,
+		"NOREPLICAS Not enough good slaves to write.":                                      later, // up to 4.0
+		"MISCONF Redis is configured to save RDB snapshots":                                later,
+		"OOM command not allowed when used memory > 'maxmemory'.":                          later,
+		"CLUSTERDOWN The cluster is down":                                                  later,
+		"MOVED 12706 ::1:21222":                                                            later,
 	} {
 		if got := judge(text); got != want {
 			t.Errorf("judge(%q) = %v, want %v", text, got, want)

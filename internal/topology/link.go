@@ -76,7 +76,7 @@ func (l *link) ask(ctx context.Context, args ...any) (reply any, refusal, err er
 		// In the login a refusal is about AUTH, whatever it says: HELLO may
 		// fail without harm, and nothing else is sent there.
 		return nil, nil, l.dialer.authError(l.addr, err)
-	case redis.HasErrorPrefix(err, "LOADING "):
+	case redis.HasErrorPrefix(err, "LOADING "), redis.HasErrorPrefix(err, "BUSY "):
 		return nil, nil, fmt.Errorf("%s: %w", l.addr, err)
 	}
 	l.spoke = true

@@ -110,4 +110,5 @@ func (s *Shard) connect(d *dialer) {
 		return nil
 	}
 	s.client = redis.NewClient(o)
+	s.client.AddHook(stamped{})
 }

@@ -44,15 +44,15 @@ type Sampler struct {
 	shard    *Shard
 	before   map[string]string // INFO of the sample before
 	at       time.Time
-	replicas int   // the most there were
+	replicas int   // when the run began; -1: not known yet
 	aofBase  int64 // size of the AOF when the run began, or after a rewrite
 }
 
 // NewSampler returns a sampler of the shard's server, which is known to have
-// had so many replicas.
+// had so many replicas when the run began, or -1 to find out.
 func NewSampler(s *Shard, replicas int) *Sampler { return &Sampler{shard: s, replicas: replicas} }
 
-// Replicas is the most replicas that were seen.
+// Replicas is how many replicas there were when the run began.
 func (m *Sampler) Replicas() int { return m.replicas }
 
 // pings of which the median counts.
@@ -230,7 +230,9 @@ func (m *Sampler) readReplicas(info map[string]string, out map[string]Vital) {
 			}
 		}
 	}
-	m.replicas = max(m.replicas, online)
-	lost := m.replicas - online
+	if m.replicas < 0 {
+		m.replicas = online
+	}
+	lost := max(0, m.replicas-online)
 	out[SignalReplicaLost] = Vital{float64(lost), fmt.Sprintf("%d of %d replicas are lost", lost, m.replicas)}
 }

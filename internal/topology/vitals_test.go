@@ -47,9 +47,14 @@ func TestVitals(t *testing.T) {
 		// From 7.0 on this is what the replicas' shared buffer has beyond the backlog.
 		"replica buffers": {SignalReplicaBuffers, []string{"mem_clients_slaves:0\n", "mem_clients_slaves:3145728\nmem_total_replication_buffers:4194304\n"},
 			[]float64{0, 3 << 20}, "3.0 MiB wait to be sent to replicas"},
+		"replicas, fewer": {SignalReplicaLost, []string{
+			"connected_slaves:2\nslave0:ip=a,port=1,state=online,offset=9,lag=0\nslave1:ip=b,port=1,state=online,offset=9,lag=0\n",
+			"connected_slaves:1\nslave0:ip=a,port=1,state=online,offset=9,lag=0\n"}, []float64{0, 1}, "1 of 2 replicas are lost"},
+		"replicas that came later": {SignalReplicaLost, []string{"connected_slaves:0\n",
+			"connected_slaves:1\nslave0:ip=a,port=1,state=online,offset=9,lag=0\n", "connected_slaves:0\n"}, []float64{0, 0, 0}, ""},
 		"replica buffers, 4.0": {SignalReplicaBuffers, []string{"used_memory:1\n"}, []float64{-1}, ""},
 	} {
-		got, words := vitalsOf(&Sampler{}, tc.signal, tc.replies...)
+		got, words := vitalsOf(&Sampler{replicas: -1}, tc.signal, tc.replies...)
 		for i := range got {
 			if got[i] != tc.want[i] {
 				t.Errorf("%s: sample %d: %v, want %v", name, i, got, tc.want)
