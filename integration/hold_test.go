@@ -109,7 +109,7 @@ func (h *held) holds(words ...string) time.Duration {
 	h.until("nothing is removed any more", func() bool {
 		was := before
 		before = h.left()
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(600 * time.Millisecond)
 		return was == before
 	})
 	time.Sleep(time.Second)

@@ -69,7 +69,7 @@ func TestRefusedHolds(t *testing.T) {
 				m.do(t, 0, "SET", fmt.Sprintf("p:%d", i), "x")
 			}
 			o := newOperator(t)
-			run := o.start(t, "clean", "--url", d.url(), "--prefix", "p:", "--commands-per-second", "4000", "--execute", "--format", "json")
+			run := o.start(t, "clean", "--url", d.url(), "--prefix", "p:", "--commands-per-second", "800", "--execute", "--format", "json")
 			eventually(t, 30*time.Second, "it has begun", func() bool { n := m.doInt(t, 0, "DBSIZE"); return n < keys && n > 0 || run.ended() })
 			end := refusals["NOREPLICAS"](t, m)
 			eventually(t, 30*time.Second, "held", func() bool { return run.ended() || strings.Contains(run.err.String(), "NOREPLICAS") })
@@ -82,6 +82,7 @@ func TestRefusedHolds(t *testing.T) {
 				t.Errorf("%d keys went meanwhile", before-after)
 			}
 			end()
+			o.run(t, "ctl", "pace", "--commands-per-second", "1000000").exit(0)
 			done := "unlinked"
 			if !b.hasUnlink() {
 				done = "deleted"
