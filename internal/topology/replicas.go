@@ -102,6 +102,7 @@ func (s *Shard) replica(ctx context.Context, addr string) (_ *Replica, more []st
 		o.OnConnect = func(ctx context.Context, c *redis.Conn) error { return c.Do(ctx, "READONLY").Err() }
 	}
 	r := &Replica{Addr: addr, client: redis.NewClient(o)}
+	r.client.AddHook(stamped{})
 	var err error
 	if r.Uptime, err = uptime(ctx, r.client); err == nil {
 		var text string
