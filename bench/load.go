@@ -80,7 +80,7 @@ func scored(n int) []redis.Z {
 // the type ARGV[1]: a hash has the value ARGV[4] for each, and of a sorted set
 // every second member has a score of its own.
 var bigScript = redis.NewScript(`
-local add = {hash='HSET', set='SADD', list='RPUSH', zset='ZADD'}
+local add = {hash='HMSET', set='SADD', list='RPUSH', zset='ZADD'}
 local kind, to, args = ARGV[1], tonumber(ARGV[3]), {}
 for k = tonumber(ARGV[2]), to - 1 do
   if kind == 'zset' then args[#args + 1] = k * (k % 2) end

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,16 @@ const slowLine = time.Millisecond
 
 // serverBinary is a program that the bench runs on.
 type serverBinary struct{ path, version string }
+
+// since tells whether a server is of a version or a later one. Valkey's begin
+// at 8.
+func (b serverBinary) since(major int) bool {
+	var is int
+	if _, v, found := strings.Cut(b.version, " v="); found {
+		_, _ = fmt.Sscanf(v, "%d.", &is)
+	}
+	return is >= major
+}
 
 // findServers returns the binaries of a list, or the redis-server of the PATH.
 func findServers(ctx context.Context, list string) ([]serverBinary, error) {
@@ -81,6 +92,9 @@ func tryServer(ctx context.Context, bin serverBinary, parent string, options []s
 		"port " + strconv.Itoa(port), "bind 127.0.0.1", "dir " + dir, `save ""`, "appendonly no",
 		"slowlog-log-slower-than " + strconv.FormatInt(slowLine.Microseconds(), 10), "slowlog-max-len 100000",
 	}, options...)
+	if !bin.since(4) { // it has no UNLINK to take away
+		lines = slices.DeleteFunc(lines, func(l string) bool { return l == noUnlink })
+	}
 	conf := filepath.Join(dir, "server.conf")
 	if err := os.WriteFile(conf, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		return nil, err

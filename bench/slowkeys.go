@@ -18,7 +18,7 @@ type slowKey struct {
 
 // slowKeys are of every type, in the small encodings and the large ones, and
 // of shapes that make a single element or step expensive.
-func (b *bench) slowKeys() (out []slowKey) {
+func (b *bench) slowKeys(streams bool) (out []slowKey) {
 	add := func(name string, load func(context.Context, *redis.Client, string) error) {
 		out = append(out, slowKey{name, load})
 	}
@@ -33,6 +33,9 @@ func (b *bench) slowKeys() (out []slowKey) {
 			})
 		}
 		for _, kind := range []string{"stream", "numbers", "ties"} {
+			if kind == "stream" && !streams {
+				continue
+			}
 			add(fmt.Sprintf("%s:%d", kind, n), func(ctx context.Context, rdb *redis.Client, key string) error {
 				return loadOdd(ctx, rdb, kind, key, n)
 			})
