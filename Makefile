@@ -24,7 +24,7 @@ check: ## gofmt, vet, staticcheck and unit tests; needs no server
 	go test -race $$(go list ./... | grep -v /integration)
 
 integration: ## the suite against real servers: redis-server, valkey-server, KEYJANITOR_TEST_SERVERS
-	go test -count=1 -timeout 11m ./integration/...
+	go test -count=1 -timeout 13m ./integration/...
 
 golden: ## rewrite the expected outputs of tests; look at the difference before you commit it
 	go test $$(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -n1 dirname | sort -u) -update
