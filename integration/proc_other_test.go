@@ -4,6 +4,7 @@ package integration
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"testing"
 )
@@ -18,5 +19,5 @@ func childOf(*testing.T, *server) int { return 0 }
 
 // stopLazyfree is not known here.
 func stopLazyfree(*testing.T, *server) (func(), error) {
-	return nil, errors.New("no way to stop a thread is known here")
+	return nil, fmt.Errorf("stop a thread: %w", errors.ErrUnsupported)
 }

@@ -191,37 +191,39 @@ func TestBatchesFitTheBudget(t *testing.T) {
 
 // What began to hold while the budget was waited for holds, too.
 func TestHoldWhileTheBudgetIsWaitedFor(t *testing.T) {
-	g := New(Options{Target: time.Millisecond, Share: 1, Budgets: []*Budget{NewBudget(0, 100, 0)}})
-	h := NewHealth([]Line{{Signal: "paused"}}, nil)
-	g.SetHealth(h)
-	passed := make(chan error, 1)
-	go func() { passed <- g.Wait(t.Context(), 1, 60, 0) }() // 35 of them wait for 0.35 s
-	time.Sleep(50 * time.Millisecond)
-	h.Take(Vitals{"paused": {1, "paused"}}, time.Now())
-	select {
-	case err := <-passed:
-		t.Fatalf("it passed: %v", err)
-	case <-time.After(time.Second):
-	}
-	h.Take(Vitals{"paused": {}}, time.Now())
-	if err := <-passed; err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{Target: time.Millisecond, Share: 1, Budgets: []*Budget{NewBudget(0, 100, 0)}})
+		h := NewHealth([]Line{{Signal: "paused"}}, nil)
+		g.SetHealth(h)
+		passed := make(chan error, 1)
+		go func() { passed <- g.Wait(t.Context(), 1, 60, 0) }() // 35 of them wait for 0.35 s
+		synctest.Wait()
+		h.Take(Vitals{"paused": {1, "paused"}}, time.Now())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		select {
+		case err := <-passed:
+			t.Fatalf("it passed: %v", err)
+		default:
+		}
+		h.Take(Vitals{"paused": {}}, time.Now())
+		if err := <-passed; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A budget that is set counts for those that wait already.
 func TestBudgetIsSetWhileOneWaits(t *testing.T) {
-	b := NewBudget(0, 0, 1)
-	passed := make(chan error, 1)
-	go func() { passed <- b.Wait(t.Context(), 1, 1, 1<<20) }()
-	time.Sleep(20 * time.Millisecond)
-	b.Set(0, 0, 1<<30)
-	select {
-	case err := <-passed:
-		if err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(0, 0, 1)
+		passed := make(chan error, 1)
+		go func() { passed <- b.Wait(t.Context(), 1, 1, 1<<20) }() // twelve days
+		synctest.Wait()
+		start := time.Now()
+		b.Set(0, 0, 1<<30)
+		if err := <-passed; err != nil || time.Since(start) > time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
 		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("it still waits for the budget that was")
-	}
+	})
 }
