@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -14,7 +13,6 @@ import (
 type Budget struct {
 	mu                        sync.Mutex
 	commands, elements, bytes *rate.Limiter // nil: unlimited
-	changed                   chan struct{} // closed when these are others
 }
 
 // Set changes the budget, for what is to come and what waits.
@@ -22,8 +20,6 @@ func (b *Budget) Set(commands, elements, bytes int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.commands, b.elements, b.bytes = limiter(commands), limiter(elements), limiter(bytes)
-	close(b.changed)
-	b.changed = make(chan struct{})
 }
 
 func (b *Budget) limits() (commands, elements, bytes *rate.Limiter) {
@@ -39,7 +35,7 @@ const slicesPerSecond = 4
 
 // NewBudget returns a budget of so many per second; 0 is unlimited.
 func NewBudget(commands, elements, bytes int64) *Budget {
-	return &Budget{commands: limiter(commands), elements: limiter(elements), bytes: limiter(bytes), changed: make(chan struct{})}
+	return &Budget{commands: limiter(commands), elements: limiter(elements), bytes: limiter(bytes)}
 }
 
 func limiter(perSecond int64) *rate.Limiter {
@@ -67,29 +63,21 @@ func (b *Budget) Wait(ctx context.Context, commands, elements int, bytes int64) 
 	return nil
 }
 
-// waitN takes n of one limiter in pieces: none may exceed the burst.
+// waitN takes n of one limiter in pieces, for none may exceed the burst: a
+// quarter of a second each, after which a budget that was set counts.
 func (b *Budget) waitN(ctx context.Context, which func() *rate.Limiter, n int64) error {
 	for n > 0 {
 		b.mu.Lock()
-		l, changed := which(), b.changed
+		l := which()
 		b.mu.Unlock()
 		if l == nil {
 			break
 		}
 		piece := min(n, int64(l.Burst()))
-		taken := l.ReserveN(time.Now(), int(piece))
-		timer := time.NewTimer(taken.Delay())
-		select {
-		case <-timer.C:
-			n -= piece
-		case <-changed:
-			taken.Cancel()
-		case <-ctx.Done():
-			timer.Stop()
-			taken.Cancel()
-			return ctx.Err()
+		if err := l.WaitN(ctx, int(piece)); err != nil {
+			return err
 		}
-		timer.Stop()
+		n -= piece
 	}
 	return ctx.Err()
 }
